@@ -1,0 +1,4 @@
+//! Token ids in, token ids out: the engine. It never sees text, HTTP, tenants or a client's JSON.
+
+pub mod api;
+pub mod exec;

@@ -1,0 +1,1 @@
+//! Format plugin of the qwen family.

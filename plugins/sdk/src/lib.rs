@@ -1,0 +1,1 @@
+//! Everything a format plugin is made of.

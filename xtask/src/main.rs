@@ -1,0 +1,3 @@
+//! Set-up, build and test tasks.
+
+fn main() {}
