@@ -1,5 +1,10 @@
 //! Token ids in, token ids out: the engine. It never sees text, HTTP, tenants or a client's JSON.
 
 pub mod api;
+pub mod engine;
 pub mod exec;
+mod kv;
+mod schedule;
+mod sequence;
+mod transfer;
 pub mod weights;

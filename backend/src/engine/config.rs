@@ -1,0 +1,107 @@
+//! Settings of the engine, and the executors it runs on.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::exec::Executor;
+
+/// How the engine schedules. Names follow vLLM's and SGLang's flags.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Most sequences that are prefilled or decoded at once; capped by the executor's slots and rows.
+    pub max_num_seqs: usize,
+    /// Most rows (decode tokens and prefill chunks together) in one step; capped by the executor's rows.
+    pub max_num_batched_tokens: usize,
+    /// Longest prefill chunk of one sequence in one step; 0: bounded by `max_num_batched_tokens` alone.
+    pub long_prefill_token_threshold: usize,
+    /// Most requests that wait; one more is refused with [`EngineError::Overloaded`](crate::api::EngineError).
+    pub max_queued_requests: usize,
+    /// Tokens that a client may lag behind before its sequence is paused.
+    pub stream_tokens: usize,
+    /// Reuse the KV of blocks whose content was computed before.
+    pub enable_prefix_caching: bool,
+    /// Only requests of the same share reuse each other's blocks, so that timing tells one tenant nothing about another.
+    pub prefix_caching_per_share: bool,
+    /// Weights of shares in fair queueing; a share that is not named has weight 1.
+    pub share_weights: HashMap<u64, u32>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_num_seqs: 64,
+            max_num_batched_tokens: 512,
+            long_prefill_token_threshold: 0,
+            max_queued_requests: 1024,
+            stream_tokens: 64,
+            enable_prefix_caching: true,
+            prefix_caching_per_share: false,
+            share_weights: HashMap::new(),
+        }
+    }
+}
+
+/// The devices and their roles.
+pub enum Workers {
+    /// One device prefills and decodes in the same steps; a prefilled sequence changes hands by its block table.
+    Both(Box<dyn Executor>),
+    /// One device prefills, the other decodes; a prefilled sequence's pages are copied between them.
+    Split {
+        /// Runs prompts.
+        prefill: Box<dyn Executor>,
+        /// Runs everything after the first token.
+        decode: Box<dyn Executor>,
+    },
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Both(_) => "Both",
+            Self::Split { .. } => "Split",
+        })
+    }
+}
+
+/// Why an engine did not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// A setting that cannot work.
+    #[error("engine setting `{name}` is {value}; it must be at least {least}")]
+    Setting {
+        /// Field of [`Config`].
+        name: &'static str,
+        /// What it was.
+        value: usize,
+        /// What it must be.
+        least: usize,
+    },
+    /// The executor has no room for a single sequence.
+    #[error("the executor has {blocks} KV blocks, {sequences} sequence slots and {rows} rows; each must be at least 1")]
+    NoCapacity {
+        /// KV blocks.
+        blocks: u32,
+        /// Slots.
+        sequences: u32,
+        /// Rows.
+        rows: u32,
+    },
+    /// Prefill and decode devices that do not hold the same model in the same layout.
+    #[error("prefill and decode executors differ in {0}; both must load the same model with the same cache layout")]
+    Mismatch(&'static str),
+    /// The operating system refused a thread.
+    #[error("cannot start an engine thread: {0}")]
+    Thread(String),
+}
+
+impl Config {
+    pub(super) fn check(&self) -> Result<(), StartError> {
+        let at_least = |name, value, least| {
+            if value < least { Err(StartError::Setting { name, value, least }) } else { Ok(()) }
+        };
+        at_least("max_num_seqs", self.max_num_seqs, 1)?;
+        at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)?;
+        at_least("max_queued_requests", self.max_queued_requests, 1)?;
+        at_least("stream_tokens", self.stream_tokens, 1)
+    }
+}

@@ -1,0 +1,168 @@
+//! The engine: takes requests in token ids from async code and runs them on plain worker threads.
+//!
+//! ```text
+//! submit ─► bounded queue ─► prefill role ─► Prefilled ─► decode role ─► bounded stream ─► Generation
+//! ```
+
+mod config;
+mod shared;
+mod stats;
+mod stream;
+mod validate;
+mod worker;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use config::{Config, StartError, Workers};
+pub(crate) use shared::{Live, Phase, QueuePlace, Shared};
+pub use stats::Stats;
+pub use stream::Generation;
+pub(crate) use stream::Outlet;
+
+use crate::api::{EngineError, GenerateRequest};
+use crate::exec::{Executor, ModelSpec};
+use crate::sequence::{Sequence, Waiting};
+use worker::Inbox;
+
+/// Sizes that bound every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest prompt and output together: the model's context, or what the KV memory of one worker can hold.
+    pub max_total_tokens: usize,
+    /// KV blocks of the smallest worker.
+    pub blocks: usize,
+}
+
+/// A running engine. Clones share it; the last one dropped stops it.
+#[derive(Clone, Debug)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    model: ModelSpec,
+    limits: Limits,
+    stream_tokens: usize,
+    inbox: Inbox,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("model", &self.model.architecture).field("shared", &self.shared).finish()
+    }
+}
+
+impl Engine {
+    /// Starts the worker threads.
+    ///
+    /// # Errors
+    /// A setting that cannot work, executors without room or that do not match, or no thread.
+    pub fn start(workers: Workers, config: &Config) -> Result<Self, StartError> {
+        config.check()?;
+        let (model, limits) = inspect(&workers)?;
+        let started = worker::start(workers, config, limits)?;
+        Ok(Self(Arc::new(Inner {
+            model,
+            limits,
+            stream_tokens: config.stream_tokens,
+            inbox: started.inbox,
+            shared: started.shared,
+            threads: Mutex::new(started.threads),
+        })))
+    }
+
+    /// Starts a generation; never blocks.
+    ///
+    /// # Errors
+    /// The request is invalid, the queue is full, or the engine is ending.
+    pub fn submit(&self, request: GenerateRequest) -> Result<Generation, EngineError> {
+        let inner = &*self.0;
+        validate::check(&request, &inner.model, &inner.limits)?;
+        if inner.shared.phase() != Phase::Running {
+            return Err(inner.shared.why_lost());
+        }
+        let place = inner.shared.enqueue(request.prompt.len())?;
+        let (outlet, generation) = stream::stream(inner.stream_tokens, Arc::clone(&inner.shared));
+        let sequence = Sequence::new(request, outlet, inner.shared.live());
+        if !inner.inbox.send(Waiting::new(sequence, place)) {
+            return Err(inner.shared.why_lost());
+        }
+        inner.shared.wake();
+        Ok(generation)
+    }
+
+    /// The model that the engine runs.
+    #[must_use]
+    pub fn model(&self) -> &ModelSpec {
+        &self.0.model
+    }
+
+    /// Sizes that bound every request.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.0.limits
+    }
+
+    /// What the engine is doing.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.shared.stats()
+    }
+
+    /// Why the engine can serve nothing more, if a worker failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<EngineError> {
+        self.0.shared.lost()
+    }
+
+    /// Refuses new requests, lets the running ones finish for at most `grace`, fails the rest, and ends the threads.
+    /// Blocks the calling thread. Says whether every request finished by itself.
+    pub fn shutdown(&self, grace: Duration) -> bool {
+        let shared = &self.0.shared;
+        shared.advance(Phase::Draining);
+        let end = Instant::now() + grace;
+        while shared.running() > 0 && shared.lost().is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let drained = shared.running() == 0;
+        shared.advance(Phase::Stopping);
+        for thread in std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner)) {
+            // A panic was recorded by the worker's own guard.
+            let _ = thread.join();
+        }
+        drained
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.advance(Phase::Stopping);
+    }
+}
+
+fn inspect(workers: &Workers) -> Result<(ModelSpec, Limits), StartError> {
+    let executors: Vec<&dyn Executor> = match workers {
+        Workers::Both(both) => vec![&**both],
+        Workers::Split { prefill, decode } => vec![&**prefill, &**decode],
+    };
+    let model = executors[0].model().clone();
+    let mut blocks = usize::MAX;
+    for executor in executors {
+        let c = executor.capacity();
+        if c.blocks == 0 || c.sequences == 0 || c.rows == 0 {
+            return Err(StartError::NoCapacity { blocks: c.blocks, sequences: c.sequences, rows: c.rows });
+        }
+        if executor.model().cache != model.cache {
+            return Err(StartError::Mismatch("cache layout"));
+        }
+        if *executor.model() != model {
+            return Err(StartError::Mismatch("model"));
+        }
+        blocks = blocks.min(c.blocks as usize);
+    }
+    let tokens = blocks.saturating_mul(model.cache.block_tokens as usize);
+    Ok((model.clone(), Limits { max_total_tokens: tokens.min(model.context_length as usize), blocks }))
+}

@@ -1,0 +1,110 @@
+//! The stream between one sequence and its client: bounded, never blocking the engine, aborted by `Drop`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc;
+
+use super::shared::Shared;
+use crate::api::Event;
+
+/// Events that may be sent whether or not the client keeps up: three stages and the end.
+const RESERVED: usize = 4;
+
+/// A running generation. Dropping it aborts the sequence and frees everything it holds, at any moment.
+#[derive(Debug)]
+pub struct Generation {
+    events: mpsc::Receiver<Event>,
+    paused: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    ended: bool,
+}
+
+impl Generation {
+    /// The next event; `None` after the last one ([`Event::Finished`] or [`Event::Failed`]).
+    ///
+    /// Safe to cancel: an event is either returned or still in the stream.
+    pub async fn recv(&mut self) -> Option<Event> {
+        if self.ended {
+            return None;
+        }
+        let event = self.events.recv().await;
+        Some(self.received(event))
+    }
+
+    /// Like [`Self::recv`] for a plain thread.
+    pub fn blocking_recv(&mut self) -> Option<Event> {
+        if self.ended {
+            return None;
+        }
+        let event = self.events.blocking_recv();
+        Some(self.received(event))
+    }
+
+    /// Like [`Self::recv`] for a poll-based stream.
+    pub fn poll_recv(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Event>> {
+        if self.ended {
+            return std::task::Poll::Ready(None);
+        }
+        self.events.poll_recv(cx).map(|event| Some(self.received(event)))
+    }
+
+    fn received(&mut self, event: Option<Event>) -> Event {
+        // A stream that closes without an end lost its worker: say so, instead of looking like a short answer.
+        let event = event.unwrap_or_else(|| Event::Failed(self.shared.why_lost()));
+        self.ended = matches!(event, Event::Finished { .. } | Event::Failed(_));
+        if self.paused.swap(false, Ordering::SeqCst) {
+            self.shared.wake();
+        }
+        event
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.events.close();
+        if !self.ended {
+            self.shared.wake();
+        }
+    }
+}
+
+/// The engine's end of a stream.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    events: mpsc::Sender<Event>,
+    paused: Arc<AtomicBool>,
+}
+
+impl Outlet {
+    /// Whether the client has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    /// Whether `tokens` more tokens fit. If not, the client's next read wakes the engine.
+    pub(crate) fn has_room(&self, tokens: usize) -> bool {
+        let fits = || self.events.capacity() >= tokens + RESERVED;
+        if fits() {
+            return true;
+        }
+        // Raised before the second look, so that a read between the two is not missed.
+        self.paused.store(true, Ordering::SeqCst);
+        fits()
+    }
+
+    /// Sends without blocking. Room was checked with [`Self::has_room`] or is reserved; a client that left is swept later.
+    pub(crate) fn send(&self, event: Event) {
+        if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {
+            debug_assert!(false, "event sent without room: {event:?}");
+            tracing::error!(?event, "an event was sent without room and is lost");
+        }
+    }
+}
+
+/// Both ends of a new stream.
+pub(super) fn stream(tokens: usize, shared: Arc<Shared>) -> (Outlet, Generation) {
+    let (send, events) = mpsc::channel(tokens + RESERVED);
+    let paused = Arc::new(AtomicBool::new(false));
+    (Outlet { events: send, paused: Arc::clone(&paused) }, Generation { events, paused, shared, ended: false })
+}

@@ -1,0 +1,179 @@
+//! Builds the workers and their links, and starts their threads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use super::{Decode, Meter, Prefill, Worker};
+use crate::engine::{Config, Limits, Phase, Shared, StartError, Stats, Workers};
+use crate::exec::Executor;
+use crate::kv::Memory;
+use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole};
+use crate::sequence::Waiting;
+use crate::transfer::{HandOver, PageReceiver, PageSender, page_link};
+
+/// Where new requests go.
+#[derive(Debug)]
+pub(in crate::engine) struct Inbox(SyncSender<Waiting>);
+
+impl Inbox {
+    /// Never blocks: places in the queue are as many as places in the channel. False when the worker is gone.
+    pub(in crate::engine) fn send(&self, waiting: Waiting) -> bool {
+        self.0.try_send(waiting).is_ok()
+    }
+}
+
+/// A started engine.
+pub(in crate::engine) struct Started {
+    pub(in crate::engine) inbox: Inbox,
+    pub(in crate::engine) shared: Arc<Shared>,
+    pub(in crate::engine) threads: Vec<JoinHandle<()>>,
+}
+
+/// How a worker is made, on its own thread, because block handles do not leave it.
+type Make = Box<dyn FnOnce(Arc<Shared>) -> Worker + Send>;
+
+/// Starts one thread for each device.
+pub(in crate::engine) fn start(workers: Workers, config: &Config, limits: Limits) -> Result<Started, StartError> {
+    let count = if matches!(workers, Workers::Both(_)) { 1 } else { 2 };
+    let shared = Shared::new(count, config.max_queued_requests);
+    let (send, inbox) = sync_channel(config.max_queued_requests);
+    let makes: Vec<(&str, Make)> = match workers {
+        Workers::Both(device) => vec![("engine", both(device, inbox, config.clone(), limits))],
+        Workers::Split { prefill, decode } => split((prefill, decode), inbox, config, limits, &shared),
+    };
+    let mut threads = Vec::new();
+    for (name, make) in makes {
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name(format!("sluicegate-{name}")).spawn(move || {
+            let mut worker = make(Arc::clone(&own));
+            // Dropped before the worker, so that streams cut off by a panic say why.
+            let _obituary = Obituary(own);
+            worker.run();
+        });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                shared.advance(Phase::Stopping);
+                return Err(StartError::Thread(e.to_string()));
+            }
+        }
+    }
+    shared.set_threads(threads.iter().map(|t| t.thread().clone()).collect());
+    Ok(Started { inbox: Inbox(send), shared, threads })
+}
+
+struct Obituary(Arc<Shared>);
+
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lose("a worker thread panicked; see the log".into());
+        }
+    }
+}
+
+fn both(device: Box<dyn Executor>, inbox: Receiver<Waiting>, config: Config, limits: Limits) -> Make {
+    Box::new(move |shared| {
+        let link = HandOver::default();
+        let reuse = config.enable_prefix_caching;
+        let mut worker = bare(0, device, &config, (shared, reuse));
+        worker.prefill = Some(Prefill {
+            role: prefill_role(&config),
+            inbox,
+            returned: None,
+            out: Box::new(link.clone()),
+            blocked: VecDeque::new(),
+        });
+        worker.decode = Some(Decode {
+            role: DecodeRole::new(limits.max_total_tokens),
+            arrivals: Box::new(link),
+            back: None,
+            returning: VecDeque::new(),
+        });
+        worker
+    })
+}
+
+fn split(
+    (prefill, decode): (Box<dyn Executor>, Box<dyn Executor>),
+    inbox: Receiver<Waiting>,
+    config: &Config,
+    limits: Limits,
+    shared: &Arc<Shared>,
+) -> Vec<(&'static str, Make)> {
+    let (out, arrivals) = page_link(prefill.model().cache.clone(), shared);
+    let (back, returned) = sync_channel(decode.capacity().sequences as usize);
+    let config_p = config.clone();
+    let config_d = config.clone();
+    let make_prefill = move |shared| prefill_worker(prefill, config_p, (inbox, returned, out), shared);
+    let make_decode = move |shared| decode_worker(decode, config_d, limits, (arrivals, back), shared);
+    vec![("prefill", Box::new(make_prefill)), ("decode", Box::new(make_decode))]
+}
+
+fn prefill_worker(
+    device: Box<dyn Executor>,
+    config: Config,
+    (inbox, returned, out): (Receiver<Waiting>, Receiver<Waiting>, PageSender),
+    shared: Arc<Shared>,
+) -> Worker {
+    let reuse = config.enable_prefix_caching;
+    let mut worker = bare(0, device, &config, (shared, reuse));
+    worker.prefill = Some(Prefill {
+        role: prefill_role(&config),
+        inbox,
+        returned: Some(returned),
+        out: Box::new(out),
+        blocked: VecDeque::new(),
+    });
+    worker
+}
+
+fn decode_worker(
+    device: Box<dyn Executor>,
+    config: Config,
+    limits: Limits,
+    (arrivals, back): (PageReceiver, SyncSender<Waiting>),
+    shared: Arc<Shared>,
+) -> Worker {
+    // No prompt is ever matched here, so cached blocks would only be evicted again.
+    let mut worker = bare(1, device, &config, (shared, false));
+    worker.decode = Some(Decode {
+        role: DecodeRole::new(limits.max_total_tokens),
+        arrivals: Box::new(arrivals),
+        back: Some(back),
+        returning: VecDeque::new(),
+    });
+    worker
+}
+
+fn prefill_role(config: &Config) -> PrefillRole {
+    let chunk = match config.long_prefill_token_threshold {
+        0 => usize::MAX,
+        n => n,
+    };
+    let admission = Admission { chunk, salt_by_share: config.prefix_caching_per_share };
+    PrefillRole::new(FairQueue::new(config.share_weights.clone()), admission)
+}
+
+/// A worker without roles.
+fn bare(index: usize, device: Box<dyn Executor>, config: &Config, (shared, reuse): (Arc<Shared>, bool)) -> Worker {
+    let capacity = device.capacity();
+    let rows = config.max_num_batched_tokens.min(capacity.rows as usize);
+    // A decoding sequence always has a row, so no rotation between them is needed.
+    let max_seqs = config.max_num_seqs.min(rows);
+    Worker {
+        index,
+        memory: Memory::new(&device.model().cache, capacity, max_seqs, reuse),
+        device,
+        prefill: None,
+        decode: None,
+        rows,
+        builder: PlanBuilder::default(),
+        drawn: Vec::new(),
+        stats: Stats::default(),
+        meter: Meter::default(),
+        shared,
+    }
+}

@@ -1,0 +1,11 @@
+//! Who runs next: the fair queue, the two roles, and the plans they fill. Nothing here touches a device.
+
+mod decode;
+mod plan;
+mod prefill;
+mod queue;
+
+pub(crate) use decode::DecodeRole;
+pub(crate) use plan::PlanBuilder;
+pub(crate) use prefill::{Admission, Admitted, PrefillRole};
+pub(crate) use queue::FairQueue;

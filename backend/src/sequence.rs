@@ -1,0 +1,237 @@
+//! A sequence and its phases: each phase is a type that owns exactly what the phase needs, so that dropping it at any
+//! moment frees everything, and a phase error does not compile.
+//!
+//! ```text
+//! Waiting ─► Prefilling ─► Prefilled ─► Decoding ─► (dropped)
+//!    ▲           │                          │
+//!    └───────────┴──── preempted ───────────┘
+//! ```
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::api::{Event, FinishReason, GenerateRequest, Sampling, Stage, Usage};
+use crate::engine::{Live, Outlet, QueuePlace};
+use crate::exec::{SampleRow, Sampled};
+use crate::kv::{BlockTable, Slot};
+
+/// What a sequence is in every phase: its request, its tokens so far, and its client.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    pub(crate) id: Arc<str>,
+    pub(crate) share: u64,
+    pub(crate) priority: i32,
+    pub(crate) deadline: Option<Instant>,
+    /// Prompt, then output.
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) prompt_len: usize,
+    pub(crate) outlet: Outlet,
+    /// Prompt tokens whose KV was reused at the first admission.
+    pub(crate) cached: Option<u32>,
+    sampling: Arc<Sampling>,
+    stop_ids: Vec<u32>,
+    max_tokens: usize,
+    logprobs: Option<u8>,
+    decode_announced: bool,
+    _live: Live,
+}
+
+/// What became of a sequence that was given a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It goes on.
+    Continues,
+    /// It is over; its client was told.
+    Ended,
+}
+
+impl Sequence {
+    pub(crate) fn new(request: GenerateRequest, outlet: Outlet, live: Live) -> Self {
+        Self {
+            id: request.id,
+            share: request.share,
+            priority: request.priority,
+            deadline: request.deadline,
+            prompt_len: request.prompt.len(),
+            tokens: request.prompt,
+            outlet,
+            cached: None,
+            sampling: Arc::new(request.sampling),
+            stop_ids: request.stop_ids,
+            max_tokens: request.max_tokens as usize,
+            logprobs: request.logprobs,
+            decode_announced: false,
+            _live: live,
+        }
+    }
+
+    /// Tells the client about a stage; the decode stage once, however often the sequence is preempted.
+    pub(crate) fn announce(&mut self, stage: Stage) {
+        if self.decode_announced {
+            return;
+        }
+        self.decode_announced = stage == Stage::Decode;
+        self.outlet.send(Event::Stage(stage));
+    }
+
+    /// Asks for the token after the last known one, drawn at row `row` of a plan.
+    pub(crate) fn sample_row(&self, row: u32) -> SampleRow {
+        let s = &self.sampling;
+        let needs_history = s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+        SampleRow {
+            row,
+            sampling: Arc::clone(s),
+            position: self.tokens.len() as u32,
+            history: needs_history.then(|| Arc::from(&self.tokens[..])),
+            prompt_len: self.prompt_len as u32,
+            mask: None,
+            logprobs: self.logprobs,
+        }
+    }
+
+    /// Takes the next token, tells the client, and ends the generation where it ends.
+    pub(crate) fn accept(&mut self, drawn: Sampled, max_total_tokens: usize) -> Outcome {
+        let generated = self.tokens.len() - self.prompt_len + 1;
+        if self.stop_ids.contains(&drawn.id) {
+            self.finish(FinishReason::Stop(drawn.id), generated);
+            return Outcome::Ended;
+        }
+        self.tokens.push(drawn.id);
+        self.outlet.send(Event::Token { id: drawn.id, logprobs: drawn.logprobs });
+        if generated >= self.max_tokens || self.tokens.len() >= max_total_tokens {
+            self.finish(FinishReason::Length, generated);
+            return Outcome::Ended;
+        }
+        Outcome::Continues
+    }
+
+    /// Tells the client that the deadline passed.
+    pub(crate) fn expire(&self) {
+        self.finish(FinishReason::Deadline, self.tokens.len() - self.prompt_len);
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|d| d <= now)
+    }
+
+    fn finish(&self, reason: FinishReason, generated: usize) {
+        let usage = Usage {
+            prompt_tokens: self.prompt_len as u32,
+            cached_tokens: self.cached.unwrap_or(0),
+            completion_tokens: generated as u32,
+        };
+        self.outlet.send(Event::Finished { reason, usage });
+    }
+
+    /// Whether its client reads fast enough for one more token.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outlet.has_room(1)
+    }
+}
+
+/// A sequence that holds no device memory: new, or preempted. Its whole text is computed when it is admitted.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) seq: Sequence,
+    /// Order of arrival; kept when preempted, so that an old sequence stays old.
+    pub(crate) arrival: u64,
+    /// Its place in the bounded queue; preempted sequences do not count.
+    _place: Option<QueuePlace>,
+}
+
+impl Waiting {
+    pub(crate) fn new(seq: Sequence, place: QueuePlace) -> Self {
+        Self { seq, arrival: 0, _place: Some(place) }
+    }
+
+    fn again(seq: Sequence, arrival: u64) -> Self {
+        Self { seq, arrival, _place: None }
+    }
+
+    /// Admits the sequence with memory for all its tokens; `table` may begin with reused blocks.
+    pub(crate) fn admit(mut self, table: BlockTable, slot: Slot) -> Prefilling {
+        if self.seq.cached.is_none() {
+            self.seq.cached = Some(table.filled() as u32);
+            self.seq.announce(Stage::Prefill);
+        }
+        Prefilling { seq: self.seq, arrival: self.arrival, table, slot }
+    }
+}
+
+/// A sequence whose known tokens are being computed, chunk by chunk. `table.filled()` says how far it is.
+#[derive(Debug)]
+pub(crate) struct Prefilling {
+    pub(crate) seq: Sequence,
+    pub(crate) arrival: u64,
+    pub(crate) table: BlockTable,
+    pub(crate) slot: Slot,
+}
+
+impl Prefilling {
+    /// Tokens not yet computed.
+    pub(crate) fn remaining(&self) -> usize {
+        self.seq.tokens.len() - self.table.filled()
+    }
+
+    /// All tokens are computed and the next one is drawn: it may be handed to a decode worker.
+    pub(crate) fn complete(mut self, first: Sampled) -> Prefilled<Resident> {
+        debug_assert_eq!(self.remaining(), 0);
+        self.seq.announce(Stage::Transfer);
+        Prefilled { seq: self.seq, arrival: self.arrival, first, kv: Resident { table: self.table, slot: self.slot } }
+    }
+
+    /// Gives its memory back; it is computed again later.
+    pub(crate) fn preempt(self) -> Waiting {
+        Waiting::again(self.seq, self.arrival)
+    }
+}
+
+/// KV that lies in this worker's device.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    pub(crate) table: BlockTable,
+    pub(crate) slot: Slot,
+}
+
+/// The only thing in which the prefill role and the decode role meet: a computed prompt and the first token drawn from
+/// it, with its KV wherever it is (`Resident`, or pages in flight). The decode role tells the client about the token.
+#[derive(Debug)]
+pub(crate) struct Prefilled<Kv> {
+    pub(crate) seq: Sequence,
+    pub(crate) arrival: u64,
+    pub(crate) first: Sampled,
+    pub(crate) kv: Kv,
+}
+
+impl Prefilled<Resident> {
+    /// Takes the first token. The second value is none if the generation is over with it.
+    pub(crate) fn start(mut self, max_total_tokens: usize) -> Option<Decoding> {
+        self.seq.announce(Stage::Decode);
+        match self.seq.accept(self.first, max_total_tokens) {
+            Outcome::Ended => None,
+            Outcome::Continues => {
+                let Resident { table, slot } = self.kv;
+                Some(Decoding { seq: self.seq, arrival: self.arrival, table, slot, paused_since: None })
+            }
+        }
+    }
+}
+
+/// A sequence that grows by a token a step. Its last token is known but not yet in the KV memory.
+#[derive(Debug)]
+pub(crate) struct Decoding {
+    pub(crate) seq: Sequence,
+    pub(crate) arrival: u64,
+    pub(crate) table: BlockTable,
+    pub(crate) slot: Slot,
+    /// Since when its client has been too slow.
+    pub(crate) paused_since: Option<Instant>,
+}
+
+impl Decoding {
+    /// Gives its memory back; its text so far is computed again later.
+    pub(crate) fn preempt(self) -> Waiting {
+        Waiting::again(self.seq, self.arrival)
+    }
+}
