@@ -2,4 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chat;
+pub mod cli;
+pub mod config;
 pub mod error;
+pub mod tenant;

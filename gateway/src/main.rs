@@ -1,3 +1,9 @@
 //! The `sluicegate` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    sluicegate::cli::Cli::parse().run()
+}

@@ -1,0 +1,38 @@
+//! The command line: one file a subcommand.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod key;
+
+/// WebAssembly-extensible LLM inference gateway with a native backend.
+#[derive(Debug, Parser)]
+#[command(name = "sluicegate", version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a new API key and print it with the hash that the configuration wants.
+    Key(key::Key),
+}
+
+impl Cli {
+    /// Runs the chosen command. An error is printed with its causes and gives exit code 1.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Key(command) => command.run(),
+        };
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("sluicegate: {error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}

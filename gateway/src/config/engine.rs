@@ -1,0 +1,50 @@
+//! `[engine]`: the native engine's size, for each model that uses it. Names follow vLLM's and SGLang's flags.
+
+use serde::Deserialize;
+
+use super::{Broken, require};
+
+/// `[engine]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Engine {
+    /// Compute threads of one model; 0 is one per core.
+    pub threads: usize,
+    /// Memory for KV blocks, in MiB.
+    pub kv_cache_memory_mib: usize,
+    /// Context tokens in one KV block.
+    pub block_size: u32,
+    /// Tokens that one step may run, prefill chunks and decodes together.
+    pub max_num_batched_tokens: u32,
+    /// Sequences that may run at once.
+    pub max_num_seqs: u32,
+    /// Requests that may wait; further ones get 503.
+    pub max_queued_requests: usize,
+    /// Reuse the KV of equal prompt prefixes.
+    pub enable_prefix_caching: bool,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            kv_cache_memory_mib: 1024,
+            block_size: 16,
+            max_num_batched_tokens: 512,
+            max_num_seqs: 64,
+            max_queued_requests: 1024,
+            enable_prefix_caching: true,
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        let at_least_one = |value: usize, key: &str| require(value > 0, format!("engine.{key}"), "must be at least 1");
+        at_least_one(self.kv_cache_memory_mib, "kv_cache_memory_mib")?;
+        at_least_one(self.max_num_batched_tokens as usize, "max_num_batched_tokens")?;
+        at_least_one(self.max_num_seqs as usize, "max_num_seqs")?;
+        let block = self.block_size;
+        require(block.is_power_of_two() && block <= 256, "engine.block_size", "must be a power of two up to 256")
+    }
+}

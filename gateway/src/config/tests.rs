@@ -1,0 +1,75 @@
+//! The example loads, and wrong files are refused with the line and the key.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("test.toml"), Path::new("/etc/sluicegate"))
+}
+
+#[test]
+fn the_example_loads() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.toml"));
+    let config = Config::load(path).unwrap();
+    assert_eq!(config.models.len(), 2);
+    assert_eq!(config.tenants[0].name, "team-a");
+}
+
+/// Every value that the example does not mark "example" is the default.
+#[test]
+fn the_example_shows_the_defaults() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.toml"));
+    let example = Config::load(path).unwrap();
+    let base = path.parent().unwrap();
+    let default = Config::parse("", path, base).unwrap();
+    for (example, default) in [
+        (format!("{:?}", example.server), format!("{:?}", default.server)),
+        (format!("{:?}", example.admin), format!("{:?}", default.admin)),
+        (format!("{:?}", example.limits), format!("{:?}", default.limits)),
+        (format!("{:?}", example.plugins), format!("{:?}", default.plugins)),
+        (format!("{:?}", example.engine), format!("{:?}", default.engine)),
+    ] {
+        assert_eq!(example, default);
+    }
+}
+
+#[test]
+fn relative_paths_start_at_the_file() {
+    let config = parse("[[model]]\nname = \"m\"\nupstream.native.dir = \"models/m\"\n").unwrap();
+    let Upstream::Native(native) = &config.models[0].upstream else { panic!("native expected") };
+    assert_eq!(native.dir, Path::new("/etc/sluicegate/models/m"));
+    assert_eq!(config.plugins.dir, Path::new("/etc/sluicegate/plugins"));
+}
+
+#[test]
+fn errors_name_line_and_key() {
+    let model = "[[model]]\nname = \"m\"\nupstream.native.dir = \"d\"\n";
+    let check = |text: &str, expected: &str| {
+        let message = parse(text).unwrap_err().to_string();
+        assert!(message.contains(expected), "{text}\ngave: {message}\nwanted: {expected}");
+    };
+    check("[server]\nlisten = 5", "test.toml:2: server.listen: ");
+    check("[server]\n\nport = 5", "test.toml:3: server.port: unknown field `port`");
+    check("[servers]\n", "test.toml:1: servers: unknown field `servers`");
+    check("[server", "test.toml:1: syntax: ");
+    check("[limits]\nkeep_alive_s = 0", "test.toml:2: limits.keep_alive_s: ");
+    check("[limits]\nkeep_alive_s = -1.5", "a number of seconds above 0");
+    check("[limits]\nmax_choices = 0", "limits.max_choices: must be at least 1");
+    check("[server]\nlisten = \"0.0.0.0:80\"\ntls = false", "server.tls: 0.0.0.0 is not a loopback address");
+    check("[admin]\nlisten = \"0.0.0.0:80\"\ntls = false", "admin.tls: ");
+    check("[server]\nssl_certfile = \"c\"", "server.ssl_certfile: ");
+    check(
+        "[[tenant]]\nname = \"a\"\nkey_sha256 = [\"xyz\"]",
+        "test.toml:3: tenant[0].key_sha256[0]: must be a SHA-256",
+    );
+    check("[[tenant]]\nname = \"a\"\nkey_sha256 = []", "tenant[0].key_sha256: needs at least one");
+    check("[[tenant]]\nkey_sha256 = []", "test.toml:1: tenant[0]: missing field `name`");
+    check("[[model]]\nname = \"m\"\nupstream.http = {}", "unknown variant `http`");
+    check(&format!("{model}{model}"), "model[1].name: \"m\" is already the name of another model");
+    check(&format!("{model}reasoning = \"maybe\""), "test.toml:4: model[0].reasoning: ");
+    let hash = "ab".repeat(32);
+    let unknown = format!("{model}[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nmodels = [\"x\"]");
+    check(&unknown, "tenant[0].models: no [[model]] is named \"x\"");
+    check(&format!("[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nweight = 0"), "tenant[0].weight: ");
+    check("[engine]\nblock_size = 24", "engine.block_size: ");
+    check("[plugins]\nisolation = \"none\"", "test.toml:2: plugins.isolation: ");
+}
