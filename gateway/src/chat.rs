@@ -15,6 +15,22 @@ pub enum Role {
     Assistant,
     /// The result of a tool call.
     Tool,
+    /// DeepSeek's `latest_reminder`: facts of the moment that history does not keep.
+    LatestReminder,
+}
+
+impl Role {
+    /// The role's name in the API and in chat templates.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::LatestReminder => "latest_reminder",
+        }
+    }
 }
 
 /// A tool call of an earlier assistant turn.
@@ -96,6 +112,18 @@ pub enum Effort {
     Max,
 }
 
+/// `response_format`: what the answer's text must look like.
+#[derive(Clone, Debug, Default)]
+pub enum ResponseFormat {
+    /// Anything.
+    #[default]
+    Text,
+    /// A JSON object.
+    JsonObject,
+    /// JSON that obeys this schema, as the client wrote it.
+    JsonSchema(Box<RawValue>),
+}
+
 /// A chat request, validated: ranges hold, tool results follow their calls.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -113,6 +141,10 @@ pub struct Request {
     pub parallel_tool_calls: bool,
     /// Reasoning.
     pub reasoning: Reasoning,
+    /// What the answer's text must look like.
+    pub response_format: ResponseFormat,
+    /// The last message is the start of the answer, to be continued (`continue_final_message`, DeepSeek's `prefix`).
+    pub continue_final_message: bool,
     /// `chat_template_kwargs`, passed to the template.
     pub template_kwargs: serde_json::Map<String, serde_json::Value>,
     /// Sampling; the seed is filled in when the client gave none.

@@ -5,4 +5,7 @@ pub mod chat;
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod generate;
+pub mod route;
 pub mod tenant;
+pub mod upstream;

@@ -1,0 +1,98 @@
+//! Where generation happens: the one trait behind which engines, servers and recordings look the same.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use sluicegate_backend::api::{Logprobs, Stage, Usage};
+
+use crate::chat;
+use crate::error::Error;
+
+/// What an upstream is asked for: one choice of one request.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Unique for each job; minted by the gateway.
+    pub id: Arc<str>,
+    /// Which of the request's `n` choices this is.
+    pub choice: u32,
+    /// The request, for upstreams that take messages.
+    pub request: Arc<chat::Request>,
+    /// The prompt's token ids; empty when the route renders none.
+    pub prompt: Arc<[u32]>,
+    /// Ids that end the generation.
+    pub stop_ids: Vec<u32>,
+    /// Most tokens to generate; none: what the context leaves.
+    pub max_tokens: Option<u32>,
+    /// Sampling; the seed differs between choices.
+    pub sampling: sluicegate_backend::api::Sampling,
+    /// Larger runs earlier.
+    pub priority: i32,
+    /// When the request has failed if it is not done.
+    pub deadline: Option<Instant>,
+    /// Whose share of the engine this uses.
+    pub share: u64,
+}
+
+/// Why the upstream stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The model ended its turn; the stop id when it is known.
+    Eos(Option<u32>),
+    /// A stop string that the upstream itself applied.
+    StopString(String),
+    /// A token limit.
+    Length,
+    /// The upstream's filter.
+    ContentFilter,
+    /// The request's deadline passed.
+    Deadline,
+}
+
+/// What a job yields, in order; `Finished` is last. A stream that ends without it was cut.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// It reached a stage.
+    Stage(Stage),
+    /// The next token of an upstream that speaks token ids.
+    Token {
+        /// Token id.
+        id: u32,
+        /// When the request asked for them.
+        logprobs: Option<Box<Logprobs>>,
+    },
+    /// The next text of an upstream that speaks text.
+    Text {
+        /// The text, special tokens included as far as the upstream keeps them.
+        text: String,
+        /// The ids it decodes from, when they are known.
+        ids: Vec<u32>,
+        /// How many tokens it stands for.
+        tokens: u32,
+    },
+    /// The end.
+    Finished {
+        /// Why.
+        cause: Cause,
+        /// Counts.
+        usage: Usage,
+    },
+}
+
+/// The pieces of one job. Dropping it before its end aborts the job.
+pub type Pieces = Pin<Box<dyn Stream<Item = Result<Piece, Error>> + Send>>;
+
+/// Something that generates.
+pub trait Upstream: Send + Sync + fmt::Debug {
+    /// Name in logs, metrics and errors.
+    fn name(&self) -> &str;
+
+    /// Whether it takes prompts as token ids, so that its routes need a renderer and a tokenizer.
+    fn takes_tokens(&self) -> bool;
+
+    /// Starts a job. Back-pressure: an upstream holds a bounded number of unread pieces and waits.
+    fn submit(&self, job: Job) -> BoxFuture<'_, Result<Pieces, Error>>;
+}
