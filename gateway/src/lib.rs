@@ -8,4 +8,5 @@ pub mod error;
 pub mod generate;
 pub mod route;
 pub mod tenant;
+pub mod text;
 pub mod upstream;
