@@ -4,6 +4,7 @@ pub mod api;
 pub mod engine;
 pub mod exec;
 mod kv;
+pub mod sample;
 mod schedule;
 mod sequence;
 mod transfer;
