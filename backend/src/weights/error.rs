@@ -91,6 +91,10 @@ impl WeightsError {
         Self::Config { path: path.to_owned(), what: what.into() }
     }
 
+    pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.to_owned(), what: what.into() }
+    }
+
     /// A single problem of a whole file.
     pub(crate) fn file(path: &Path, what: impl Into<String>) -> Self {
         Self::Problems(Problems(vec![Problem { file: path.to_owned(), tensor: String::new(), what: what.into() }]))

@@ -14,6 +14,8 @@
 //! ```
 
 pub mod config;
+pub mod gguf;
+pub mod import;
 
 mod checkpoint;
 mod decode;
@@ -25,6 +27,7 @@ mod linear;
 mod loader;
 mod shard;
 mod tensor;
+mod write;
 
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
