@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod generate;
+pub mod plugins;
 pub mod route;
 pub mod tenant;
 pub mod text;

@@ -1,0 +1,176 @@
+//! Checks what a plugin answers against its contract, and remembers what was passed on.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::de::IgnoredAny;
+
+use super::bindings::types as wit;
+use super::event::Event;
+
+/// Bytes that a plugin may return for each byte it was given. JSON escapes take six, and a malformed call may be
+/// returned a second time as raw text.
+const MAX_EXPANSION: u64 = 8;
+/// Bytes that it may return on top of that.
+const FREE_BYTES: u64 = 4096;
+/// Events that it may return on top of four for each byte.
+const FREE_EVENTS: u64 = 64;
+/// Notes of one stream that are passed on.
+const MAX_NOTES: u32 = 16;
+/// Longest note that is passed on, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// The books of one stream.
+#[derive(Default)]
+pub(super) struct Ledger {
+    pushed: u64,
+    returned: u64,
+    events: u64,
+    notes: u32,
+    held: usize,
+    next_call: u32,
+    open: BTreeMap<u32, String>,
+    broken: u64,
+    digest: DefaultHasher,
+}
+
+impl Ledger {
+    /// Books a push of this many bytes.
+    pub(super) fn pushed(&mut self, bytes: usize) {
+        self.pushed += bytes as u64;
+        self.held += bytes;
+    }
+
+    /// Bytes pushed since the plugin last answered anything.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Calls that ended with broken arguments.
+    pub(super) fn broken_calls(&self) -> u64 {
+        self.broken
+    }
+
+    /// A number that is equal for equal answers.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    /// Takes a step, checks it, and gives the events to pass on. `Err` names the rule that is broken.
+    pub(super) fn step(&mut self, step: wit::Step, text: &str) -> Result<Vec<Event>, String> {
+        match step {
+            wit::Step::Hold => Ok(Vec::new()),
+            wit::Step::Pass(channel) => {
+                let event = match channel {
+                    wit::Channel::Content => Event::Content(text.to_owned()),
+                    wit::Channel::Reasoning => Event::Reasoning(text.to_owned()),
+                };
+                let mut events = Vec::with_capacity(1);
+                self.take(event, &mut events)?;
+                Ok(events)
+            }
+            wit::Step::Events(given) => self.events(given),
+        }
+    }
+
+    /// Takes events, checks them, and gives those to pass on.
+    pub(super) fn events(&mut self, given: Vec<wit::Event>) -> Result<Vec<Event>, String> {
+        let mut events = Vec::with_capacity(given.len());
+        for event in given {
+            self.take(event.into(), &mut events)?;
+        }
+        Ok(events)
+    }
+
+    fn take(&mut self, event: Event, events: &mut Vec<Event>) -> Result<(), String> {
+        event.hash(&mut self.digest);
+        self.held = 0;
+        self.events += 1;
+        self.returned += event.len() as u64;
+        if self.events > 4 * self.pushed + FREE_EVENTS {
+            return Err(format!("{} events for {} bytes of text", self.events, self.pushed));
+        }
+        if self.returned > MAX_EXPANSION * self.pushed + FREE_BYTES {
+            return Err(format!("{} bytes returned for {} bytes of text", self.returned, self.pushed));
+        }
+        if let Some(event) = self.check(event)? {
+            events.push(event);
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, event: Event) -> Result<Option<Event>, String> {
+        match &event {
+            Event::ToolStart { index, name, .. } => {
+                if *index != self.next_call {
+                    return Err(format!("tool-start with index {index}, {} was due", self.next_call));
+                }
+                if name.is_empty() {
+                    return Err("tool-start without a name".to_owned());
+                }
+                self.next_call += 1;
+                self.open.insert(*index, String::new());
+            }
+            Event::ToolArgs { index, delta } => {
+                let Some(arguments) = self.open.get_mut(index) else {
+                    return Err(format!("tool-args for call {index}, which is not open"));
+                };
+                arguments.push_str(delta);
+            }
+            Event::ToolEnd { index } => {
+                let Some(arguments) = self.open.remove(index) else {
+                    return Err(format!("tool-end for call {index}, which is not open"));
+                };
+                if let Err(reason) = one_object(&arguments) {
+                    self.broken += 1;
+                    return Ok(Some(Event::ToolBroken { index: *index, reason }));
+                }
+            }
+            Event::Note(text) => {
+                self.notes += 1;
+                if self.notes > MAX_NOTES {
+                    return Ok(None);
+                }
+                if text.len() > MAX_NOTE {
+                    return Ok(Some(Event::Note(text[..text.floor_char_boundary(MAX_NOTE)].to_owned())));
+                }
+            }
+            Event::Other { kind, data } => {
+                if serde_json::from_str::<IgnoredAny>(data).is_err() {
+                    return Err(format!("the data of {kind:?} is not JSON"));
+                }
+            }
+            Event::Content(text) | Event::Reasoning(text) if text.is_empty() => return Ok(None),
+            Event::Content(_)
+            | Event::Reasoning(_)
+            | Event::ToolBroken { .. }
+            | Event::Malformed(_)
+            | Event::EndTurn => {}
+        }
+        Ok(Some(event))
+    }
+}
+
+/// Whether `text` is one JSON object; numbers are not evaluated, so that no digit is lost.
+fn one_object(text: &str) -> Result<(), String> {
+    if !text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{') {
+        return Err("the arguments are not a JSON object".to_owned());
+    }
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|error| format!("the arguments are not JSON: {error}"))
+}
+
+impl From<wit::Event> for Event {
+    fn from(event: wit::Event) -> Self {
+        match event {
+            wit::Event::Content(text) => Self::Content(text),
+            wit::Event::Reasoning(text) => Self::Reasoning(text),
+            wit::Event::ToolStart(start) => Self::ToolStart { index: start.index, id: start.id, name: start.name },
+            wit::Event::ToolArgs(args) => Self::ToolArgs { index: args.index, delta: args.delta },
+            wit::Event::ToolEnd(index) => Self::ToolEnd { index },
+            wit::Event::Malformed(text) => Self::Malformed(text),
+            wit::Event::EndTurn => Self::EndTurn,
+            wit::Event::Note(text) => Self::Note(text),
+            wit::Event::Other(other) => Self::Other { kind: other.kind, data: other.data },
+        }
+    }
+}
