@@ -1,5 +1,6 @@
 //! The one streamed path: chat request → prompt → upstream → text → format plugin → events.
 
+mod assemble;
 mod choice;
 mod stream;
 mod timeline;
@@ -7,6 +8,7 @@ mod timeline;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use assemble::{Assembler, Malformed};
 pub use stream::GenerationStream;
 pub use timeline::{Stage, Timeline};
 
