@@ -190,7 +190,7 @@ pub trait Build {
     ///
     /// # Errors
     /// [`BuildError`] if one is malformed or widths differ.
-    fn linear(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError>;
+    fn stack(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError>;
     /// Takes a gate and an up matrix of equal shape, for [`Ops::linear_gated`].
     ///
     /// # Errors

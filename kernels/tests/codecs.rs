@@ -4,8 +4,8 @@ use safetensors::SafeTensors;
 use sluicegate_kernels::{fp8, nvfp4};
 
 fn floats(t: &SafeTensors<'_>, name: &str) -> Vec<f32> {
-    let bytes = t.tensor(name).unwrap().data().to_vec();
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    let bytes = t.tensor(name).expect("in the file").data().to_vec();
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("4 bytes"))).collect()
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

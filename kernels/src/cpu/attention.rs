@@ -1,0 +1,128 @@
+//! Causal attention over paged keys and values: one row and one KV head at a time, positions ascending in steps of 16,
+//! so that nothing but the row's own sequence decides the order of arithmetic.
+
+use super::isa::{Isa, versions};
+use super::kv::{BlockLayout, Element};
+use super::math::{LANES, Lanes, exp, max, sum};
+
+/// Positions that a softmax step covers; block sizes are multiples of it.
+pub(crate) const STEP: usize = LANES;
+
+/// The cached part of one row's sequence.
+#[derive(Clone, Copy)]
+pub(crate) struct Cached<'a, E> {
+    pub(crate) pool: &'a [E],
+    pub(crate) layout: BlockLayout,
+    pub(crate) table: &'a [u32],
+    /// Positions that the row sees: its own and all before.
+    pub(crate) len: usize,
+    pub(crate) head: usize,
+}
+
+/// Attends with the query heads that share a KV head: `q` and `out` hold them side by side.
+pub(crate) fn attend<E: Element>(isa: Isa, cached: Cached<'_, E>, scale: f32, q: &[f32], out: &mut [f32]) {
+    let dim = cached.layout.head_dim;
+    let mut done = 0;
+    // Heads are independent; groups only share loads.
+    while done < q.len() / dim {
+        let q = &q[done * dim..];
+        let out = &mut out[done * dim..];
+        let n = match q.len() / dim {
+            1 => heads(isa, cached, scale, q, out, [(); 1]),
+            2 => heads(isa, cached, scale, q, out, [(); 2]),
+            3 => heads(isa, cached, scale, q, out, [(); 3]),
+            _ => heads(isa, cached, scale, q, out, [(); 4]),
+        };
+        done += n;
+    }
+}
+
+versions! {
+    fn heads = heads_body [E: Element, const G: usize]
+        (cached: Cached<'_, E>, scale: f32, q: &[f32], out: &mut [f32], group: [(); G]) -> usize
+}
+
+#[inline(always)]
+fn heads_body<E: Element, const G: usize>(
+    cached: Cached<'_, E>,
+    scale: f32,
+    q: &[f32],
+    out: &mut [f32],
+    _group: [(); G],
+) -> usize {
+    let Cached { pool, layout, table, len, head } = cached;
+    let (dim, tokens) = (layout.head_dim, layout.tokens);
+    let out = &mut out[..G * dim];
+    out.fill(0.0);
+    let mut top = [f32::NEG_INFINITY; G];
+    let mut total = [0f32; G];
+    for first in (0..len).step_by(STEP) {
+        let (block, within) = (table[first / tokens], first % tokens);
+        let seen = STEP.min(len - first);
+        let keys = &pool[layout.keys(block, head)..][..dim * tokens];
+        let values = &pool[layout.values(block, head) + within * dim..][..seen * dim];
+        let scores = scores::<E, G>(keys, tokens, within, q, dim);
+        let mut weights = [[0f32; STEP]; G];
+        for g in 0..G {
+            let masked: Lanes =
+                std::array::from_fn(|t| if t < seen { scores[g][t] * scale } else { f32::NEG_INFINITY });
+            let best = max(masked);
+            let new = if best > top[g] { best } else { top[g] };
+            let fade = exp(top[g] - new);
+            weights[g] = masked.map(|s| exp(s - new));
+            total[g] = total[g].mul_add(fade, sum(weights[g]));
+            top[g] = new;
+            for o in &mut out[g * dim..][..dim] {
+                *o *= fade;
+            }
+        }
+        accumulate::<E, G>(values, dim, &weights, out);
+    }
+    for g in 0..G {
+        let inverse = 1.0 / total[g];
+        for o in &mut out[g * dim..][..dim] {
+            *o *= inverse;
+        }
+    }
+    G
+}
+
+/// Sixteen scores a head: dimensions ascending.
+#[inline(always)]
+fn scores<E: Element, const G: usize>(keys: &[E], tokens: usize, within: usize, q: &[f32], dim: usize) -> [Lanes; G] {
+    let mut scores = [[0f32; STEP]; G];
+    for d in 0..dim {
+        let Some(k) = keys[d * tokens + within..].first_chunk::<STEP>() else { break };
+        let k = k.map(E::widen);
+        for g in 0..G {
+            let v = q[g * dim + d];
+            for t in 0..STEP {
+                scores[g][t] = k[t].mul_add(v, scores[g][t]);
+            }
+        }
+    }
+    scores
+}
+
+/// Adds the weighted values: positions ascending.
+#[inline(always)]
+fn accumulate<E: Element, const G: usize>(values: &[E], dim: usize, weights: &[Lanes; G], out: &mut [f32]) {
+    for from in (0..dim).step_by(LANES) {
+        let mut acc = [[0f32; LANES]; G];
+        for g in 0..G {
+            acc[g].copy_from_slice(&out[g * dim + from..][..LANES]);
+        }
+        for (t, row) in values.chunks_exact(dim).enumerate() {
+            let Some(v) = row[from..].first_chunk::<LANES>() else { break };
+            let v = v.map(E::widen);
+            for g in 0..G {
+                for i in 0..LANES {
+                    acc[g][i] = v[i].mul_add(weights[g][t], acc[g][i]);
+                }
+            }
+        }
+        for g in 0..G {
+            out[g * dim + from..][..LANES].copy_from_slice(&acc[g]);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Weights against f32 activations: `y[r] = sum_k w[r, k] * x[k]`, columns ascending, one fused multiply-add each.
+//!
+//! A tile is 16 rows, column by column. BF16, F16 and F32 are multiplied from the tile; NVFP4 and FP8 tiles are decoded
+//! to a panel of f32 first, one tile at a time.
+
+use super::{Column, ROWS, float_at};
+use crate::cpu::isa::{Isa, versions};
+use crate::nvfp4::E2M1;
+use crate::tensor::{Matrix, Values};
+use crate::{fp8, nvfp4};
+
+/// Tokens that share a pass over a tile.
+const TOKENS: usize = 4;
+
+/// A matrix in tiles of its own number format.
+#[derive(Debug)]
+pub(crate) struct DenseTiles {
+    cols: usize,
+    store: Store,
+}
+
+#[derive(Debug)]
+enum Store {
+    F32(Vec<[f32; ROWS]>),
+    F16(Vec<[u16; ROWS]>),
+    Bf16(Vec<[u16; ROWS]>),
+    /// Column pairs: low nibble the even one; scales `[tile][block][row]`.
+    Nvfp4 {
+        codes: Vec<[u8; ROWS]>,
+        scales: Vec<[u8; ROWS]>,
+        global: f32,
+    },
+    /// Codes `[tile][column][row]`; scales as the checkpoint has them.
+    Fp8 {
+        codes: Vec<[u8; ROWS]>,
+        scales: Vec<u8>,
+        rows: usize,
+    },
+}
+
+impl DenseTiles {
+    pub(crate) fn pack(m: &Matrix) -> Self {
+        let (rows, cols) = (m.rows, m.cols);
+        let store = match &m.values {
+            Values::F32(_) => Store::F32(tile(rows, cols, 0.0, |r, k| float_at(&m.values, r * cols + k))),
+            Values::F16(b) => Store::F16(tile(rows, cols, 0, |r, k| half_at(b, r * cols + k))),
+            Values::Bf16(b) => Store::Bf16(tile(rows, cols, 0, |r, k| half_at(b, r * cols + k))),
+            Values::Nvfp4 { codes, scales, global } => Store::Nvfp4 {
+                codes: tile(rows, cols / 2, 0, |r, k| codes[r * (cols / 2) + k]),
+                scales: tile(rows, cols / nvfp4::BLOCK, 0, |r, b| scales[r * (cols / nvfp4::BLOCK) + b]),
+                global: *global,
+            },
+            Values::Fp8Block128 { codes, scales } => {
+                Store::Fp8 { codes: tile(rows, cols, 0, |r, k| codes[r * cols + k]), scales: scales.to_vec(), rows }
+            }
+        };
+        Self { cols, store }
+    }
+
+    /// Multiplies one tile with all rows of `x` (`cols` wide) and hands each row's results to `put`. `panel` is scratch.
+    pub(crate) fn multiply(
+        &self,
+        isa: Isa,
+        tile: usize,
+        x: &[f32],
+        panel: &mut Vec<Column>,
+        put: &mut dyn FnMut(usize, &Column),
+    ) {
+        let span = tile * self.cols..(tile + 1) * self.cols;
+        for (i, x) in x.chunks(self.cols * TOKENS).enumerate() {
+            let mut out = [[0f32; ROWS]; TOKENS];
+            let n = x.len() / self.cols;
+            match &self.store {
+                Store::F32(w) => multiply(isa, &w[span.clone()], |v| v, x, &mut out[..n]),
+                Store::F16(w) => multiply(isa, &w[span.clone()], f16_to_f32, x, &mut out[..n]),
+                Store::Bf16(w) => multiply(isa, &w[span.clone()], bf16_to_f32, x, &mut out[..n]),
+                Store::Nvfp4 { .. } | Store::Fp8 { .. } => {
+                    if i == 0 {
+                        self.decode(tile, panel);
+                    }
+                    multiply(isa, panel, |v| v, x, &mut out[..n]);
+                }
+            }
+            for (t, column) in out[..n].iter().enumerate() {
+                put(i * TOKENS + t, column);
+            }
+        }
+    }
+
+    /// Decodes a tile exactly, as the checkpoint's format defines it.
+    fn decode(&self, tile: usize, panel: &mut Vec<Column>) {
+        panel.clear();
+        match &self.store {
+            Store::Nvfp4 { codes, scales, global } => {
+                for k in 0..self.cols {
+                    let codes = &codes[(tile * self.cols + k) / 2];
+                    let scales = &scales[(tile * self.cols + k) / nvfp4::BLOCK];
+                    panel.push(std::array::from_fn(|r| {
+                        let code = (codes[r] >> (k % 2 * 4)) & 15;
+                        (E2M1[code as usize] * fp8::e4m3_to_f32(scales[r])) * global
+                    }));
+                }
+            }
+            Store::Fp8 { codes, scales, rows } => {
+                let across = self.cols.div_ceil(fp8::BLOCK);
+                for k in 0..self.cols {
+                    let codes = &codes[tile * self.cols + k];
+                    panel.push(std::array::from_fn(|r| {
+                        let row = (tile * ROWS + r).min(rows - 1);
+                        fp8::e4m3_to_f32(codes[r])
+                            * fp8::e8m0_to_f32(scales[row / fp8::BLOCK * across + k / fp8::BLOCK])
+                    }));
+                }
+            }
+            Store::F32(_) | Store::F16(_) | Store::Bf16(_) => {}
+        }
+    }
+}
+
+fn tile<T: Copy>(rows: usize, units: usize, zero: T, at: impl Fn(usize, usize) -> T) -> Vec<[T; ROWS]> {
+    let one = |i: usize| {
+        let (tile, unit) = (i / units, i % units);
+        std::array::from_fn(|r| if tile * ROWS + r < rows { at(tile * ROWS + r, unit) } else { zero })
+    };
+    (0..rows.div_ceil(ROWS) * units).map(one).collect()
+}
+
+fn half_at(b: &[u8], i: usize) -> u16 {
+    u16::from_le_bytes([b[2 * i], b[2 * i + 1]])
+}
+
+#[inline(always)]
+fn bf16_to_f32(v: u16) -> f32 {
+    f32::from_bits(u32::from(v) << 16)
+}
+
+/// Half precision of a finite number: the exponent is rebased by a multiplication, which is exact for subnormals too.
+#[inline(always)]
+fn f16_to_f32(v: u16) -> f32 {
+    let magnitude = f32::from_bits(u32::from(v & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
+    f32::from_bits(magnitude.to_bits() | u32::from(v & 0x8000) << 16)
+}
+
+/// As many tokens as there are results, one to four, in one pass.
+#[inline]
+fn multiply<E: Copy, F: Fn(E) -> f32 + Copy>(isa: Isa, w: &[[E; ROWS]], widen: F, x: &[f32], out: &mut [Column]) {
+    if let Some(out) = out.first_chunk_mut::<4>() {
+        pass(isa, w, widen, x, out);
+    } else if let Some(out) = out.first_chunk_mut::<3>() {
+        pass(isa, w, widen, x, out);
+    } else if let Some(out) = out.first_chunk_mut::<2>() {
+        pass(isa, w, widen, x, out);
+    } else if let Some(out) = out.first_chunk_mut::<1>() {
+        pass(isa, w, widen, x, out);
+    }
+}
+
+#[inline(always)]
+fn pass_body<E: Copy, F: Fn(E) -> f32 + Copy, const N: usize>(
+    w: &[[E; ROWS]],
+    widen: F,
+    x: &[f32],
+    out: &mut [Column; N],
+) {
+    let rows: [&[f32]; N] = std::array::from_fn(|t| &x[t * w.len()..][..w.len()]);
+    let mut acc = [[0f32; ROWS]; N];
+    for (k, column) in w.iter().enumerate() {
+        let wide = column.map(widen);
+        for t in 0..N {
+            let v = rows[t][k];
+            for r in 0..ROWS {
+                acc[t][r] = wide[r].mul_add(v, acc[t][r]);
+            }
+        }
+    }
+    *out = acc;
+}
+
+versions! {
+    fn pass = pass_body [E: Copy, F: Fn(E) -> f32 + Copy, const N: usize] (w: &[[E; ROWS]], widen: F, x: &[f32], out: &mut [Column; N])
+}

@@ -1,0 +1,150 @@
+//! The loops over row tiles and tokens, shared between threads.
+
+use std::ops::Range;
+
+use super::{Column, Part, ROWS, Stack, Tiles};
+use crate::cpu::cells::{Cell, TILE};
+use crate::cpu::isa::Isa;
+use crate::cpu::math::silu;
+use crate::cpu::shared::Split;
+use crate::cpu::threads::Threads;
+
+/// Rows whose activations stay in a core's cache while it works through its tiles.
+const TOKEN_BLOCK: usize = 64;
+/// Chunks that each thread should get, so that a thread whose core is busy can leave some to others.
+const CHUNKS_A_THREAD: usize = 4;
+
+/// A batch in the forms that linears read; a form nobody reads is empty.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) rows: usize,
+    pub(crate) floats: &'a [f32],
+    pub(crate) cells: &'a [Cell],
+}
+
+/// Work on some row tiles for some rows of the batch.
+type Job<'a> = &'a (dyn Fn(&mut Scratch, Range<usize>, Range<usize>) + Sync);
+
+/// One thread's scratch.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    panel: Vec<Column>,
+    gate: Vec<Column>,
+}
+
+/// What runs a loop.
+pub(crate) struct Loop<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) threads: &'a mut Threads,
+    pub(crate) scratch: &'a mut [Scratch],
+}
+
+impl Loop<'_> {
+    /// Splits `tiles` row tiles over the threads and calls `job(scratch, tiles, rows)` by blocks of tokens.
+    fn split(&mut self, tiles: usize, rows: usize, job: Job<'_>) {
+        let chunks = tiles.min(self.threads.count() * CHUNKS_A_THREAD);
+        let scratch = Split::new(self.scratch);
+        self.threads.run(chunks, &|worker, chunk| {
+            // SAFETY: each worker has its own scratch and runs one chunk at a time.
+            let scratch = unsafe { &mut scratch.part(worker, 1)[0] };
+            let share = tiles * chunk / chunks..tiles * (chunk + 1) / chunks;
+            for first in (0..rows).step_by(TOKEN_BLOCK) {
+                job(scratch, share.clone(), first..rows.min(first + TOKEN_BLOCK));
+            }
+        });
+    }
+
+    /// Calls `put(row, first output, results)` for every row and every tile of the stack.
+    pub(crate) fn multiply(&mut self, w: &Stack, x: Input<'_>, put: &(dyn Fn(usize, usize, &[f32]) + Sync)) {
+        let isa = self.isa;
+        let tiles = w.parts.iter().map(Part::tiles).sum();
+        self.split(tiles, x.rows, &|scratch, share, rows| {
+            let (mut tile_base, mut row_base) = (0, 0);
+            for part in &w.parts {
+                let from = share.start.clamp(tile_base, tile_base + part.tiles());
+                let to = share.end.clamp(tile_base, tile_base + part.tiles());
+                for tile in from - tile_base..to - tile_base {
+                    let width = ROWS.min(part.rows - tile * ROWS);
+                    let at = row_base + tile * ROWS;
+                    part.tile((isa, tile), x, rows.clone(), &mut scratch.panel, &mut |row, column| {
+                        put(row, at, &column[..width]);
+                    });
+                }
+                tile_base += part.tiles();
+                row_base += part.rows;
+            }
+        });
+    }
+
+    /// Calls `put(row, tile, silu(gate) * up)`; a tile's missing rows are 0.
+    pub(crate) fn gated(
+        &mut self,
+        w: &Stack,
+        x: Input<'_>,
+        limit: Option<f32>,
+        put: &(dyn Fn(usize, usize, &Column) + Sync),
+    ) {
+        let isa = self.isa;
+        let [gate, up] = &w.parts[..] else { panic!("a gated linear has two matrices") };
+        self.split(gate.tiles(), x.rows, &|scratch, share, rows| {
+            for tile in share {
+                scratch.gate.clear();
+                let Scratch { panel, gate: gates } = &mut *scratch;
+                gate.tile((isa, tile), x, rows.clone(), panel, &mut |_, column| gates.push(*column));
+                up.tile((isa, tile), x, rows.clone(), panel, &mut |row, up| {
+                    put(row, tile, &combine(isa, &gates[row - rows.start], up, limit));
+                });
+            }
+        });
+    }
+}
+
+#[inline(always)]
+fn combine_body(gate: &Column, up: &Column, limit: Option<f32>) -> Column {
+    let limit = limit.unwrap_or(f32::INFINITY);
+    std::array::from_fn(|r| {
+        let g = if gate[r] > limit { limit } else { gate[r] };
+        let u = if up[r] > limit { limit } else { up[r] };
+        let u = if u < -limit { -limit } else { u };
+        silu(g) * u
+    })
+}
+
+crate::cpu::isa::versions! {
+    fn combine = combine_body(gate: &Column, up: &Column, limit: Option<f32>) -> Column
+}
+
+impl Part {
+    /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile, and hands out each row's results.
+    fn tile(
+        &self,
+        (isa, tile): (Isa, usize),
+        x: Input<'_>,
+        range: Range<usize>,
+        panel: &mut Vec<Column>,
+        put: &mut dyn FnMut(usize, &Column),
+    ) {
+        let blocks = self.cols / crate::cpu::cells::CELL;
+        let mut columns = [[0f32; ROWS]; TILE];
+        match &self.tiles {
+            Tiles::Dense(w) => {
+                let floats = &x.floats[range.start * self.cols..range.end * self.cols];
+                w.multiply(isa, tile, floats, panel, &mut |row, column| put(range.start + row, column));
+            }
+            integer => {
+                for first in range.clone().step_by(TILE) {
+                    let n = TILE.min(x.rows - first);
+                    let cells = &x.cells[first * blocks..][..n * blocks];
+                    match integer {
+                        Tiles::Nvfp4(w) => w.multiply(isa, tile, cells, &mut columns[..n]),
+                        Tiles::Int8(w) => w.multiply(isa, tile, cells, &mut columns[..n]),
+                        Tiles::Dense(_) => {}
+                    }
+                    for (t, column) in columns[..n].iter().enumerate() {
+                        put(first + t, column);
+                    }
+                }
+            }
+        }
+    }
+}

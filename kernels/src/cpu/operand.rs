@@ -1,0 +1,69 @@
+//! The input of linears: f32 rows, int8 cells, or both, by who reads it.
+
+use super::cells::{self, CELL, Cell, CellRow};
+use super::isa::Isa;
+use super::linear::run::Input;
+use super::shared::Split;
+use crate::ops::Rows;
+
+/// Memory of an operand.
+#[derive(Debug)]
+pub(crate) struct OperandMemory {
+    pub(crate) rows: Rows,
+    pub(crate) cols: usize,
+    floats: Vec<f32>,
+    cells: Vec<Cell>,
+}
+
+impl OperandMemory {
+    /// Room for `most` rows in the forms that are read.
+    pub(crate) fn new(rows: Rows, most: usize, cols: usize, read_floats: bool, read_cells: bool) -> Self {
+        let floats = if read_floats { vec![0.0; most * cols] } else { Vec::new() };
+        let cells = if read_cells { vec![Cell::default(); most * (cols / CELL)] } else { Vec::new() };
+        Self { rows, cols, floats, cells }
+    }
+
+    /// Leaves an empty one in its place.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.rows, 0, 0, false, false))
+    }
+
+    pub(crate) fn input(&self, rows: usize) -> Input<'_> {
+        Input { rows, floats: &self.floats, cells: &self.cells }
+    }
+
+    /// For writing `rows` rows from several threads.
+    pub(crate) fn sink(&mut self, isa: Isa, rows: usize) -> Sink<'_> {
+        let Self { cols, floats, cells, .. } = self;
+        let floats = (!floats.is_empty()).then(|| Split::new(floats));
+        let cells = (!cells.is_empty()).then(|| Split::new(cells));
+        Sink { isa, rows, cols: *cols, floats, cells }
+    }
+}
+
+/// An operand that is being written.
+pub(crate) struct Sink<'a> {
+    isa: Isa,
+    rows: usize,
+    cols: usize,
+    floats: Option<Split<'a, f32>>,
+    cells: Option<Split<'a, Cell>>,
+}
+
+impl Sink<'_> {
+    /// Stores columns of a row in every form; `from` and the length are multiples of 16 where cells are read.
+    ///
+    /// # Safety
+    /// No other thread may write these columns of this row.
+    #[inline]
+    pub(crate) unsafe fn put(&self, row: usize, from: usize, values: &[f32]) {
+        if let Some(floats) = &self.floats {
+            // SAFETY: the caller's columns alone.
+            unsafe { floats.part(row * self.cols + from, values.len()) }.copy_from_slice(values);
+        }
+        if let Some(cells) = &self.cells {
+            let to = CellRow { cells, rows: self.rows, blocks: self.cols / CELL, row };
+            cells::fill(self.isa, values, from / CELL, to);
+        }
+    }
+}

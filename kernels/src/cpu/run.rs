@@ -1,0 +1,257 @@
+//! Running on the CPU: each operation is a loop over rows or row tiles, shared between the threads.
+
+use std::sync::Arc;
+
+use super::attention::{Cached, attend};
+use super::kv::{BlockLayout, Element, Plain, by_store};
+use super::linear::float_at;
+use super::norm::rms_norm;
+use super::rope::{RowArgs, append_row};
+use super::shared::Split;
+use super::threads::Threads;
+use super::{ActMemory, Cpu};
+use crate::batch::Batch;
+use crate::nvfp4;
+use crate::ops::{
+    Act, Attention, DeviceError, HostRows, Linear, Operand, Ops, Pool, RopeAppend, Rows, State, Step, Table, Vector,
+};
+use crate::tensor::{Matrix, Values};
+
+/// Numbers below which a loop isn't worth sharing.
+const SMALL: usize = 8_192;
+
+/// Calls `job(worker, row)` for every row, shared if there is enough to do.
+fn for_rows(threads: &mut Threads, rows: usize, width: usize, job: &(dyn Fn(usize, usize) + Sync)) {
+    if rows * width < SMALL {
+        (0..rows).for_each(|row| job(0, row));
+        return;
+    }
+    let chunks = rows.min(threads.count() * 4);
+    threads.run(chunks, &|worker, chunk| {
+        (rows * chunk / chunks..rows * (chunk + 1) / chunks).for_each(|row| job(worker, row));
+    });
+}
+
+fn take(acts: &mut [ActMemory], act: Act) -> ActMemory {
+    let empty = ActMemory { rows: Rows::Batch, stride: 1, values: Vec::new() };
+    std::mem::replace(&mut acts[act.id as usize], empty)
+}
+
+fn gather_row(table: &Matrix, row: usize, out: &mut [f32]) {
+    match &table.values {
+        Values::Nvfp4 { codes, scales, global } => {
+            let blocks = table.cols / nvfp4::BLOCK;
+            nvfp4::dequantize(
+                &codes[row * blocks * 8..][..blocks * 8],
+                &scales[row * blocks..][..blocks],
+                *global,
+                out,
+            );
+        }
+        values => {
+            for (i, v) in out.iter_mut().enumerate() {
+                *v = float_at(values, row * table.cols + i);
+            }
+        }
+    }
+}
+
+impl Cpu {
+    fn project(&mut self, x: Operand, w: Linear, out: Act, add: bool) {
+        let mut memory = take(&mut self.acts, out);
+        let operand = &self.operands[x.0 as usize];
+        let stack = &self.linears[w.0 as usize];
+        assert!(stack.rows() == out.width() && stack.cols == operand.cols, "linear {w:?} does not fit {out:?}");
+        let rows = self.step.count(memory.rows);
+        let (stride, from) = (memory.stride, out.from as usize);
+        let to = Split::new(&mut memory.values);
+        let mut looper = Self::looper(self.isa, &mut self.threads, &mut self.scratch);
+        looper.multiply(stack, operand.input(rows), &|row, at, values| {
+            // SAFETY: each (row, tile) is handed out once.
+            let to = unsafe { to.part(row * stride + from + at, values.len()) };
+            if add {
+                to.iter_mut().zip(values).for_each(|(t, v)| *t += v);
+            } else {
+                to.copy_from_slice(values);
+            }
+        });
+        self.acts[out.id as usize] = memory;
+    }
+
+    /// Hands `fill(row of x, scratch)` of each row to an operand.
+    fn fill_operand(&mut self, x: Act, out: Operand, fill: &(dyn Fn(&[f32], &mut [f32]) + Sync)) {
+        let (source, columns) = Self::view(&self.acts, x);
+        let operand = &mut self.operands[out.0 as usize];
+        assert!(operand.cols == x.width() && operand.rows == source.rows, "{x:?} does not fit {out:?}");
+        let rows = self.step.count(operand.rows);
+        let sink = operand.sink(self.isa, rows);
+        let lines = Split::new(&mut self.lines);
+        for_rows(&mut self.threads, rows, x.width(), &|worker, row| {
+            // SAFETY: each worker has its own line.
+            let line = unsafe { &mut lines.part(worker, 1)[0][..x.width()] };
+            fill(&source.values[row * source.stride..][columns.clone()], line);
+            // SAFETY: each row is handed out once.
+            unsafe { sink.put(row, 0, line) };
+        });
+    }
+}
+
+impl Ops for Cpu {
+    fn begin(&mut self, batch: &Batch<'_>) -> Result<Step, DeviceError> {
+        self.step.load(batch);
+        for rope in &mut self.ropes {
+            rope.prepare(&self.step.positions);
+        }
+        Ok(Step::Run)
+    }
+
+    fn embed(&mut self, table: Table, out: Act) {
+        let mut memory = take(&mut self.acts, out);
+        let table = &self.tables[table.0 as usize];
+        for (row, &token) in self.step.tokens.iter().enumerate() {
+            let to = &mut memory.values[row * memory.stride + out.from as usize..][..out.width()];
+            gather_row(table, token as usize, to);
+        }
+        self.acts[out.id as usize] = memory;
+    }
+
+    fn rms_norm(&mut self, x: Act, gain: Vector, eps: f32, out: Operand) {
+        let gain = Arc::clone(&self.vectors[gain.0 as usize]);
+        let isa = self.isa;
+        assert!(gain.len() == x.width(), "a gain of {} for {x:?}", gain.len());
+        self.fill_operand(x, out, &|from, to| rms_norm(isa, from, &gain, eps, to));
+    }
+
+    fn convert(&mut self, x: Act, out: Operand) {
+        self.fill_operand(x, out, &|from, to| to.copy_from_slice(from));
+    }
+
+    fn linear(&mut self, x: Operand, w: Linear, out: Act) {
+        self.project(x, w, out, false);
+    }
+
+    fn linear_add(&mut self, x: Operand, w: Linear, out: Act) {
+        self.project(x, w, out, true);
+    }
+
+    fn linear_gated(&mut self, x: Operand, w: Linear, limit: Option<f32>, out: Operand) {
+        let mut memory = self.operands[out.0 as usize].take();
+        let operand = &self.operands[x.0 as usize];
+        let stack = &self.linears[w.0 as usize];
+        assert!(stack.rows() == 2 * memory.cols && stack.cols == operand.cols, "gated {w:?} does not fit {out:?}");
+        let rows = self.step.count(memory.rows);
+        let cols = memory.cols;
+        let sink = memory.sink(self.isa, rows);
+        let mut looper = Self::looper(self.isa, &mut self.threads, &mut self.scratch);
+        looper.gated(stack, operand.input(rows), limit, &|row, tile, values| {
+            let from = tile * values.len();
+            let width = values.len().min(cols - from);
+            // SAFETY: each (row, tile) is handed out once.
+            unsafe { sink.put(row, from, &values[..width]) };
+        });
+        self.operands[out.0 as usize] = memory;
+    }
+
+    fn rope_append(&mut self, args: &RopeAppend) {
+        by_store!(args.kv.store, append(self, args));
+    }
+
+    fn attention(&mut self, args: &Attention, out: Operand) {
+        by_store!(args.kv.store, attention(self, args, out));
+    }
+
+    fn gather(&mut self, x: Act, out: Act) {
+        let mut memory = take(&mut self.acts, out);
+        let (source, columns) = Self::view(&self.acts, x);
+        assert!(x.width() == out.width(), "{x:?} and {out:?} differ in width");
+        for (to, &row) in self.step.samples.iter().enumerate() {
+            let from = &source.values[row as usize * source.stride..][columns.clone()];
+            memory.values[to * memory.stride + out.from as usize..][..out.width()].copy_from_slice(from);
+        }
+        self.acts[out.id as usize] = memory;
+    }
+
+    fn host(&mut self, x: Act) -> Result<HostRows<'_>, DeviceError> {
+        let memory = &mut self.acts[x.id as usize];
+        let rows = self.step.count(memory.rows);
+        let values = &mut memory.values[..rows * memory.stride];
+        Ok(HostRows { values, stride: memory.stride, from: x.from as usize, width: x.width() })
+    }
+
+    fn read_block(&self, pool: Pool, block: u32, out: &mut [u8]) {
+        out.copy_from_slice(self.pools[pool.0 as usize].bytes(block));
+    }
+
+    fn write_block(&mut self, pool: Pool, block: u32, bytes: &[u8]) {
+        self.pools[pool.0 as usize].bytes_mut(block).copy_from_slice(bytes);
+    }
+
+    fn read_state(&self, state: State, slot: u32, out: &mut [u8]) {
+        out.copy_from_slice(self.states[state.0 as usize].bytes(slot));
+    }
+
+    fn write_state(&mut self, state: State, slot: u32, bytes: &[u8]) {
+        self.states[state.0 as usize].bytes_mut(slot).copy_from_slice(bytes);
+    }
+}
+
+fn append<E: Element + Plain>(cpu: &mut Cpu, args: &RopeAppend) {
+    let (dim, heads) = (args.kv.head_dim, args.q_heads + 2 * args.kv.heads);
+    assert!(args.qkv.width() == heads * dim, "{heads} heads of {dim} are not {:?}", args.qkv);
+    let layout = BlockLayout::new(cpu.limits.block_tokens, args.kv);
+    let rope = &cpu.ropes[args.rope.0 as usize];
+    let gain = |v: Vector| Arc::clone(&cpu.vectors[v.0 as usize]);
+    let norm = args.norm.map(|n| (gain(n.q), gain(n.k), n.eps));
+    let memory = &mut cpu.acts[args.qkv.id as usize];
+    let (stride, from, width) = (memory.stride, args.qkv.from as usize, args.qkv.width());
+    let values = Split::new(&mut memory.values);
+    let pool = Split::new(cpu.pools[args.pool.0 as usize].elements_mut::<E>());
+    let step = &cpu.step;
+    for_rows(&mut cpu.threads, step.tokens.len(), width, &|_, row| {
+        let (block, slot) = step.slot(row, layout.tokens);
+        let (cos, sin) = rope.row(row);
+        let row_args = RowArgs {
+            isa: cpu.isa,
+            q_heads: args.q_heads,
+            layout,
+            cos,
+            sin,
+            pairs: args.pairs,
+            norm: norm.as_ref().map(|(q, k, eps)| (&**q, &**k, *eps)),
+            block,
+            slot,
+        };
+        // SAFETY: rows are distinct, and so are their slots: a block belongs to one sequence while it is written.
+        unsafe { append_row(row_args, values.part(row * stride + from, width), &pool) };
+    });
+}
+
+fn attention<E: Element + Plain>(cpu: &mut Cpu, args: &Attention, out: Operand) {
+    let kv = args.kv;
+    let group = args.q_heads / kv.heads * kv.head_dim;
+    assert!(args.q.width() == group * kv.heads && kv.head_dim.is_multiple_of(16), "{args:?} has an odd shape");
+    let layout = BlockLayout::new(cpu.limits.block_tokens, kv);
+    let (source, columns) = Cpu::view(&cpu.acts, args.q);
+    let operand = &mut cpu.operands[out.0 as usize];
+    assert!(operand.cols == args.q.width(), "attention {args:?} does not fit {out:?}");
+    let rows = cpu.step.count(operand.rows);
+    let sink = operand.sink(cpu.isa, rows);
+    let pool = cpu.pools[args.pool.0 as usize].elements::<E>();
+    let lines = Split::new(&mut cpu.lines);
+    let (step, isa) = (&cpu.step, cpu.isa);
+    let chunks = rows * kv.heads;
+    let a_chunk = chunks.div_ceil(cpu.threads.count() * 8);
+    cpu.threads.run(chunks.div_ceil(a_chunk.max(1)), &|worker, chunk| {
+        // SAFETY: each worker has its own line.
+        let line = unsafe { &mut lines.part(worker, 1)[0][..group] };
+        for unit in chunk * a_chunk..chunks.min((chunk + 1) * a_chunk) {
+            let (row, head) = (unit / kv.heads, unit % kv.heads);
+            let q = &source.values[row * source.stride..][columns.clone()][head * group..][..group];
+            let len = step.positions[row] as usize + 1;
+            let cached = Cached { pool, layout, table: step.table(row), len, head };
+            attend(isa, cached, args.scale, q, line);
+            // SAFETY: each (row, head) is handed out once.
+            unsafe { sink.put(row, head * group, line) };
+        }
+    });
+}
