@@ -1,5 +1,8 @@
 //! Where generation happens: the one trait behind which engines, servers and recordings look the same.
 
+mod native;
+mod replay;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,6 +11,9 @@ use std::time::Instant;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use sluicegate_backend::api::{Logprobs, Stage, Usage};
+
+pub use native::Native;
+pub use replay::{Recordings, RecordingsError, Replay, ReplayStats};
 
 use crate::chat;
 use crate::error::Error;
@@ -85,6 +91,20 @@ pub enum Piece {
 /// The pieces of one job. Dropping it before its end aborts the job.
 pub type Pieces = Pin<Box<dyn Stream<Item = Result<Piece, Error>> + Send>>;
 
+/// A job that was accepted.
+pub struct Started {
+    /// What it yields.
+    pub pieces: Pieces,
+    /// How the prompt ended, when the upstream rendered it and knows. It tells a format whether reasoning is open already.
+    pub prompt_tail: Option<String>,
+}
+
+impl fmt::Debug for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Started").field("prompt_tail", &self.prompt_tail).finish_non_exhaustive()
+    }
+}
+
 /// Something that generates.
 pub trait Upstream: Send + Sync + fmt::Debug {
     /// Name in logs, metrics and errors.
@@ -94,5 +114,5 @@ pub trait Upstream: Send + Sync + fmt::Debug {
     fn takes_tokens(&self) -> bool;
 
     /// Starts a job. Back-pressure: an upstream holds a bounded number of unread pieces and waits.
-    fn submit(&self, job: Job) -> BoxFuture<'_, Result<Pieces, Error>>;
+    fn submit(&self, job: Job) -> BoxFuture<'_, Result<Started, Error>>;
 }

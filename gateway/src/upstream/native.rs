@@ -1,0 +1,110 @@
+//! The engine in this process.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use sluicegate_backend::api::{EngineError, Event, FinishReason, GenerateRequest};
+use sluicegate_backend::engine::{Engine, Generation};
+
+use super::{Cause, Job, Piece, Started, Upstream};
+use crate::error::{Error, Kind};
+
+/// An engine in this process, under a name.
+#[derive(Debug)]
+pub struct Native {
+    name: String,
+    engine: Engine,
+}
+
+impl Native {
+    /// An upstream for a running engine. `name` is for logs and metrics.
+    #[must_use]
+    pub fn new(name: impl Into<String>, engine: Engine) -> Self {
+        Self { name: name.into(), engine }
+    }
+
+    fn request(&self, job: Job) -> GenerateRequest {
+        let room = self.engine.limits().max_total_tokens.saturating_sub(job.prompt.len()).max(1);
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let mut stop_ids = job.stop_ids;
+        for &id in &self.engine.model().eos_ids {
+            if !stop_ids.contains(&id) {
+                stop_ids.push(id);
+            }
+        }
+        GenerateRequest {
+            id: job.id,
+            prompt: job.prompt.to_vec(),
+            sampling: job.sampling,
+            stop_ids,
+            max_tokens: job.max_tokens.map_or(room, |wanted| wanted.clamp(1, room)),
+            logprobs: job.request.logprobs,
+            priority: job.priority,
+            deadline: job.deadline,
+            share: job.share,
+        }
+    }
+}
+
+impl Upstream for Native {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn takes_tokens(&self) -> bool {
+        true
+    }
+
+    fn submit(&self, job: Job) -> BoxFuture<'_, Result<Started, Error>> {
+        let submitted = self.engine.submit(self.request(job)).map_err(refused);
+        Box::pin(std::future::ready(
+            submitted.map(|generation| Started { pieces: Box::pin(Tokens(generation)), prompt_tail: None }),
+        ))
+    }
+}
+
+/// A generation's events as pieces. Dropping it drops the generation, which aborts it.
+struct Tokens(Generation);
+
+impl Stream for Tokens {
+    type Item = Result<Piece, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|event| event.map(piece))
+    }
+}
+
+fn piece(event: Event) -> Result<Piece, Error> {
+    match event {
+        Event::Stage(stage) => Ok(Piece::Stage(stage)),
+        Event::Token { id, logprobs } => Ok(Piece::Token { id, logprobs }),
+        Event::Finished { reason, usage } => {
+            let cause = match reason {
+                FinishReason::Stop(id) => Cause::Eos(Some(id)),
+                FinishReason::Length => Cause::Length,
+                FinishReason::Deadline => Cause::Deadline,
+            };
+            Ok(Piece::Finished { cause, usage })
+        }
+        Event::Failed(error) => Err(refused(error)),
+    }
+}
+
+fn refused(error: EngineError) -> Error {
+    let message = error.to_string();
+    match error {
+        EngineError::PromptTooLong { .. } => {
+            Error::new(Kind::BadRequest, message).param("messages").code("context_length_exceeded")
+        }
+        EngineError::Invalid(_) => Error::new(Kind::BadRequest, message),
+        EngineError::TooLarge { .. } => Error::new(Kind::BadRequest, message).param("messages"),
+        EngineError::Overloaded { retry_after_s } => Error::new(Kind::Overloaded, message)
+            .retry_after(std::time::Duration::from_secs(u64::from(retry_after_s.max(1)))),
+        EngineError::ShuttingDown => {
+            Error::new(Kind::Overloaded, message).retry_after(std::time::Duration::from_secs(1))
+        }
+        EngineError::Worker(_) => Error::new(Kind::Upstream, message),
+    }
+}
