@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
+use super::prompt::Prompt;
+
 /// One control token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Control {
@@ -107,6 +109,17 @@ impl Controls {
             .filter(|found| !self.tokens[found.pattern()].single_word || stands_alone(&found.range()))
             .map(|found| found.range())
             .collect()
+    }
+
+    /// Appends text of a template's own, control tokens in it marked.
+    pub fn push_template(&self, text: &str, prompt: &mut Prompt) {
+        let mut end = 0;
+        for range in self.find(text) {
+            prompt.push_plain(&text[end..range.start]);
+            prompt.push_special(&text[range.clone()]);
+            end = range.end;
+        }
+        prompt.push_plain(&text[end..]);
     }
 
     /// Spellings that contain `text` in their middle, with what stands before and after it.

@@ -32,6 +32,26 @@ impl DeepSeek {
         }
     }
 
+    /// Control tokens without which no prompt can be written.
+    #[must_use]
+    pub fn control_tokens(self) -> &'static [&'static str] {
+        const COMMON: [&str; 7] = [
+            "<｜begin▁of▁sentence｜>",
+            "<｜end▁of▁sentence｜>",
+            "<｜User｜>",
+            "<｜Assistant｜>",
+            "<think>",
+            "</think>",
+            "｜DSML｜",
+        ];
+        const V41: [&str; 8] =
+            [COMMON[0], COMMON[1], COMMON[2], COMMON[3], COMMON[4], COMMON[5], COMMON[6], "<｜System｜>"];
+        match self {
+            Self::V4 => &COMMON,
+            Self::V41 => &V41,
+        }
+    }
+
     /// Writes the prompt of a request.
     ///
     /// # Errors

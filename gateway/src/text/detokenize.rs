@@ -22,6 +22,12 @@ impl Detokenizer {
         Self { vocabulary, keep_special, pending: Vec::with_capacity(16), at_start: true }
     }
 
+    /// The table it reads.
+    #[must_use]
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
     /// Appends to `out` the text that this token completes.
     pub fn push(&mut self, id: u32, out: &mut String) {
         if !self.keep_special && self.vocabulary.is_special(id) {

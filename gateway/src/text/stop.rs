@@ -67,6 +67,12 @@ pub struct StopScanner {
 }
 
 impl StopScanner {
+    /// Whether there is nothing to look for.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
     /// Takes the next piece and appends to `out` what is certainly not part of a stop string. Returns the stop string that
     /// was completed first, if one was; what came after it is dropped and the scan is over.
     pub fn push(&mut self, text: &str, out: &mut String) -> Option<String> {

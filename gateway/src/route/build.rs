@@ -1,0 +1,146 @@
+//! Routes from the configuration, checked before anything is served.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sluicegate_backend::api::Sampling;
+use sluicegate_backend::engine::Engine;
+
+use super::folder::{Folder, bare_template};
+use super::{Format, Policy, Route, Routes};
+use crate::chat::Reasoning;
+use crate::config::{Model, Thinking, Upstream as UpstreamConfig};
+use crate::plugins::Registry;
+use crate::text::DeepSeek;
+use crate::upstream::{Native, Recordings, Replay, Upstream};
+
+/// A model that cannot be served as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("model \"{model}\": {reason}")]
+pub struct RouteError {
+    /// The model's name in the configuration.
+    pub model: String,
+    /// What is wrong and what to do.
+    pub reason: String,
+}
+
+/// Builds the route of every configured model. `engine` starts (or shares) the native engine for a model folder.
+///
+/// # Errors
+/// The first model that cannot be served.
+pub fn build(
+    models: &[Model],
+    registry: &Registry,
+    engine: &mut dyn FnMut(&Path) -> Result<Engine, String>,
+) -> Result<Routes, RouteError> {
+    let mut routes = Routes::default();
+    for model in models {
+        let refuse = |reason| RouteError { model: model.name.clone(), reason };
+        let route = route(model, registry, engine).map_err(refuse)?;
+        routes.insert(route, model.aliases.iter().map(String::as_str));
+    }
+    Ok(routes)
+}
+
+fn route(
+    model: &Model,
+    registry: &Registry,
+    engine: &mut dyn FnMut(&Path) -> Result<Engine, String>,
+) -> Result<Route, String> {
+    let template = model.chat_template.as_deref();
+    let format = model.format.as_ref().map(|name| format(name, model, registry)).transpose()?;
+    let mut context_length = model.max_model_len;
+    let (upstream, folder): (Arc<dyn Upstream>, Option<Folder>) = match &model.upstream {
+        UpstreamConfig::Native(native) => {
+            let folder = Folder::load(&native.dir, template)?;
+            check_renderer(format.as_ref(), Some(&folder), true)?;
+            let engine = engine(&native.dir)?;
+            let limit = u32::try_from(engine.limits().max_total_tokens).unwrap_or(u32::MAX);
+            context_length = Some(context_length.map_or(limit, |length| length.min(limit)));
+            (Arc::new(Native::new(native.dir.display().to_string(), engine)), Some(folder))
+        }
+        UpstreamConfig::Replay(replay) => {
+            let folder = replay.tokenizer.as_deref().map(|dir| Folder::load(dir, template)).transpose()?;
+            check_renderer(format.as_ref(), folder.as_ref(), false)?;
+            let recordings = Recordings::load(&replay.file).map_err(|error| error.to_string())?;
+            (Arc::new(Replay::new(replay.file.display().to_string(), recordings, replay.speed)), folder)
+        }
+    };
+    let bare = template.filter(|_| folder.is_none()).map(bare_template).transpose()?;
+    Ok(Route {
+        model: model.name.clone(),
+        upstream,
+        format,
+        template: folder.as_ref().and_then(|folder| folder.template.clone()).or(bare),
+        tokenizer: folder.as_ref().map(|folder| Arc::clone(&folder.tokenizer)),
+        defaults: folder.as_ref().map_or_else(Sampling::default, |folder| folder.defaults.clone()),
+        template_kwargs: model.default_chat_template_kwargs.clone(),
+        reasoning: match model.reasoning {
+            Thinking::Auto => Reasoning::Auto,
+            Thinking::On => Reasoning::On(None),
+            Thinking::Off => Reasoning::Off,
+        },
+        max_tokens: model.default_max_tokens,
+        context_length,
+        stop_ids: folder.map(|folder| folder.stop_ids).unwrap_or_default(),
+        policy: Policy::default(),
+        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs()),
+    })
+}
+
+fn format(name: &str, model: &Model, registry: &Registry) -> Result<Format, String> {
+    let options = serde_json::Value::Object(model.format_options.clone()).to_string();
+    let format = Format { registry: registry.clone(), name: name.to_owned(), options };
+    if let Err(error) = format.pin() {
+        let mut known: Vec<String> = registry.formats().into_iter().map(|format| format.name).collect();
+        known.sort();
+        let known = if known.is_empty() { "no plugin is loaded".to_owned() } else { known.join(", ") };
+        return Err(format!("format \"{name}\": {error}; formats of the loaded plugins: {known}"));
+    }
+    Ok(format)
+}
+
+/// Whether the model's prompts can be written.
+fn check_renderer(format: Option<&Format>, folder: Option<&Folder>, takes_tokens: bool) -> Result<(), String> {
+    let pinned = format.map(Format::pin).transpose().map_err(|error| error.to_string())?;
+    if let Some(pinned) = &pinned {
+        if let Some(name) = &pinned.descriptor().renderer {
+            return match DeepSeek::named(name) {
+                Some(renderer) => fits(renderer, folder),
+                None => Err(format!(
+                    "format \"{}\" asks for the renderer \"{name}\", which this gateway lacks",
+                    pinned.descriptor().name
+                )),
+            };
+        }
+        if pinned.has_render() {
+            return Ok(());
+        }
+    }
+    if takes_tokens && folder.is_none_or(|folder| folder.template.is_none()) {
+        return Err("has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json), and its \
+                    format writes no prompts; set chat_template"
+            .to_owned());
+    }
+    Ok(())
+}
+
+/// A renderer's control tokens must exist in the checkpoint.
+fn fits(renderer: DeepSeek, folder: Option<&Folder>) -> Result<(), String> {
+    let Some(folder) = folder else { return Ok(()) };
+    let missing: Vec<&str> = renderer
+        .control_tokens()
+        .iter()
+        .copied()
+        .filter(|token| folder.tokenizer.controls().id(token).is_none())
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "the tokenizer lacks {}, which the format's prompts need; is this the right format?",
+            missing.join(", ")
+        ))
+    }
+}
