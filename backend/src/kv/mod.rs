@@ -9,6 +9,8 @@ mod hash;
 mod pool;
 mod slot;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use slot::Slot;
 pub(crate) use table::BlockTable;

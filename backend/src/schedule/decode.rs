@@ -9,7 +9,7 @@ use crate::kv::Memory;
 use crate::sequence::{Decoding, Outcome, Prefilled, Resident, Sequence, Waiting};
 
 /// A slow client's sequence keeps its memory for this long when others wait for it.
-const PAUSE_GRACE: Duration = Duration::from_millis(100);
+const PAUSE_GRACE: Duration = Duration::from_millis(20);
 
 /// Sequences that are being decoded.
 #[derive(Debug)]

@@ -1,0 +1,253 @@
+//! A device whose "model" is a hash: each row's logits depend on every token before it, read back through the blocks and
+//! the slot that the plan names, so that a wrong, stale, shared or lost block changes the output.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sluicegate_backend::api::Sampling;
+use sluicegate_backend::exec::{
+    CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, PlanSequence, PoolSpec, SampleRow, Sampled, StateSpec,
+};
+use sluicegate_backend::sample::{Scratch, sample};
+
+pub(crate) const VOCAB: u32 = 97;
+pub(crate) const BLOCK: usize = 4;
+const ROW: usize = 8;
+
+/// What goes wrong, and at which step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    BadPlan(usize),
+    Device(usize),
+    Panic(usize),
+}
+
+pub(crate) struct HashDevice {
+    spec: ModelSpec,
+    capacity: Capacity,
+    /// One row a token, then one row a block that digests the block's rows.
+    rows: Vec<u8>,
+    digests: Vec<u8>,
+    states: Vec<u64>,
+    pub(crate) delay: Duration,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) steps: Arc<AtomicUsize>,
+    scratch: Scratch,
+}
+
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a.rotate_left(23).wrapping_add(b).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+fn logits(hash: u64) -> Vec<f32> {
+    (0..u64::from(VOCAB)).map(|v| (mix(hash, v) >> 40) as f32 / 2_097_152.0).collect()
+}
+
+fn row_of(token: u32, position: usize) -> u64 {
+    mix(u64::from(token), position as u64)
+}
+
+/// The logits after `tokens`, by definition, without blocks.
+pub(crate) fn logits_after(tokens: &[u32], stateful: bool) -> Vec<f32> {
+    let rows: Vec<u64> = tokens.iter().enumerate().map(|(i, &t)| row_of(t, i)).collect();
+    let mut hash = rows.iter().fold(0, |h, &r| mix(h, r));
+    for block in rows.chunks_exact(BLOCK) {
+        hash = mix(hash, block.iter().fold(1, |h, &r| mix(h, r)));
+    }
+    let state = tokens.iter().fold(0, |s, &t| mix(s, u64::from(t)));
+    logits(if stateful { mix(hash, state) } else { hash })
+}
+
+/// What a generation must yield: tokens, and whether a stop id ended it.
+pub(crate) fn expected(
+    prompt: &[u32],
+    sampling: &Sampling,
+    stop: &[u32],
+    max: usize,
+    stateful: bool,
+) -> (Vec<u32>, bool) {
+    let mut tokens = prompt.to_vec();
+    let mut scratch = Scratch::default();
+    while tokens.len() - prompt.len() < max {
+        let row = SampleRow {
+            row: 0,
+            sampling: Arc::new(sampling.clone()),
+            position: tokens.len() as u32,
+            history: Some(Arc::from(&tokens[..])),
+            prompt_len: prompt.len() as u32,
+            mask: None,
+            logprobs: None,
+        };
+        let id = sample(&mut logits_after(&tokens, stateful), &row, &mut scratch).id;
+        if stop.contains(&id) {
+            return (tokens.split_off(prompt.len()), true);
+        }
+        tokens.push(id);
+    }
+    (tokens.split_off(prompt.len()), false)
+}
+
+impl HashDevice {
+    pub(crate) fn new(blocks: u32, sequences: u32, rows: u32, stateful: bool) -> Self {
+        let pool = |name, tokens_per_row| PoolSpec { name, layer: 0, tokens_per_row, row_bytes: ROW as u32 };
+        let state = StateSpec { name: "state", layer: 0, bytes: 8 };
+        let cache = CacheSpec {
+            block_tokens: BLOCK as u32,
+            pools: vec![pool("kv", 1), pool("digest", BLOCK as u32)],
+            states: stateful.then_some(state).into_iter().collect(),
+        };
+        let spec =
+            ModelSpec { architecture: "Hash".into(), vocab_size: VOCAB, context_length: 400, eos_ids: vec![0], cache };
+        // Fresh memory holds anything but zeros.
+        Self {
+            spec,
+            capacity: Capacity { blocks, sequences, rows },
+            rows: vec![0xA5; blocks as usize * BLOCK * ROW],
+            digests: vec![0x5A; blocks as usize * ROW],
+            states: vec![0xDEAD; sequences as usize],
+            delay: Duration::ZERO,
+            fault: None,
+            steps: Arc::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), ExecError> {
+        let bad = |what: String| Err(ExecError::BadPlan(what));
+        if plan.tokens.is_empty() || plan.tokens.len() > self.capacity.rows as usize {
+            return bad(format!("{} rows", plan.tokens.len()));
+        }
+        let mut written = Vec::new();
+        let mut slots = Vec::new();
+        let mut next_row = 0;
+        for s in &plan.sequences {
+            let table = table(plan, s);
+            let end = (s.start + s.rows) as usize;
+            if s.row != next_row || s.rows == 0 || table.len() * BLOCK < end {
+                return bad(format!("{s:?} of {plan:?}"));
+            }
+            next_row += s.rows;
+            if table.iter().any(|b| *b >= self.capacity.blocks) || s.slot >= self.capacity.sequences {
+                return bad("ids out of range".into());
+            }
+            written.extend(&table[s.start as usize / BLOCK..end.div_ceil(BLOCK)]);
+            slots.push(s.slot);
+        }
+        let readers = |b: &u32| plan.sequences.iter().filter(|s| table(plan, s).contains(b)).count();
+        if written.iter().any(|b| readers(b) > 1) {
+            return bad("a block is written by one sequence and named by another".into());
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        if slots.len() != plan.sequences.len() || next_row as usize != plan.tokens.len() {
+            return bad("slots or rows do not match the sequences".into());
+        }
+        Ok(())
+    }
+
+    fn write_row(&mut self, block: u32, at: usize, row: u64) {
+        let from = (block as usize * BLOCK + at) * ROW;
+        self.rows[from..from + ROW].copy_from_slice(&row.to_le_bytes());
+        if at == BLOCK - 1 {
+            let digest = (0..BLOCK).fold(1, |h, i| mix(h, self.read_row(block, i)));
+            let from = block as usize * ROW;
+            self.digests[from..from + ROW].copy_from_slice(&digest.to_le_bytes());
+        }
+    }
+
+    fn read_row(&self, block: u32, at: usize) -> u64 {
+        word(&self.rows, block as usize * BLOCK + at)
+    }
+
+    /// Runs one sequence's rows and returns the hash after each.
+    fn advance(&mut self, plan: &Plan, s: &PlanSequence) -> Vec<u64> {
+        let table = table(plan, s);
+        let mut hashes = Vec::new();
+        for i in 0..s.rows as usize {
+            let (position, token) = (s.start as usize + i, plan.tokens[s.row as usize + i]);
+            self.write_row(table[position / BLOCK], position % BLOCK, row_of(token, position));
+            let past = 0..=position;
+            let mut hash = past.fold(0, |h, p| mix(h, self.read_row(table[p / BLOCK], p % BLOCK)));
+            for block in &table[..(position + 1) / BLOCK] {
+                hash = mix(hash, word(&self.digests, *block as usize));
+            }
+            if !self.spec.cache.states.is_empty() {
+                let state = &mut self.states[s.slot as usize];
+                *state = mix(*state, u64::from(token));
+                hash = mix(hash, *state);
+            }
+            hashes.push(hash);
+        }
+        hashes
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at * ROW..(at + 1) * ROW].try_into().unwrap())
+}
+
+fn table<'a>(plan: &'a Plan, s: &PlanSequence) -> &'a [u32] {
+    &plan.block_tables[s.table as usize..(s.table + s.table_len) as usize]
+}
+
+impl Executor for HashDevice {
+    fn model(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        match self.fault {
+            Some(Fault::BadPlan(at)) if at == step => return Err(ExecError::BadPlan("told to".into())),
+            Some(Fault::Device(at)) if at <= step => return Err(ExecError::Device("told to".into())),
+            Some(Fault::Panic(at)) if at <= step => panic!("told to"),
+            _ => {}
+        }
+        // A scheduler's mistake must fail the test, not only the request.
+        self.check(plan).unwrap_or_else(|e| panic!("{e}"));
+        if !self.delay.is_zero() {
+            std::thread::sleep(self.delay);
+        }
+        let hashes: Vec<u64> = plan.sequences.iter().flat_map(|s| self.advance(plan, s)).collect();
+        for row in &plan.samples {
+            out.push(sample(&mut logits(hashes[row.row as usize]), row, &mut self.scratch));
+        }
+        Ok(())
+    }
+
+    fn reset_slot(&mut self, slot: u32) {
+        self.states[slot as usize] = 0;
+    }
+
+    fn read_block(&self, block: u32, out: &mut [u8]) {
+        let (rows, digest) = out.split_at_mut(BLOCK * ROW);
+        rows.copy_from_slice(&self.rows[block as usize * BLOCK * ROW..][..BLOCK * ROW]);
+        digest.copy_from_slice(&self.digests[block as usize * ROW..][..ROW]);
+    }
+
+    fn write_block(&mut self, block: u32, bytes: &[u8]) {
+        let (rows, digest) = bytes.split_at(BLOCK * ROW);
+        self.rows[block as usize * BLOCK * ROW..][..BLOCK * ROW].copy_from_slice(rows);
+        self.digests[block as usize * ROW..][..ROW].copy_from_slice(digest);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        if !out.is_empty() {
+            out.copy_from_slice(&self.states[slot as usize].to_le_bytes());
+        }
+    }
+
+    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        if let Ok(bytes) = bytes.try_into() {
+            self.states[slot as usize] = u64::from_le_bytes(bytes);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Drives many generations from one thread, in an order that a seed decides.
+
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use sluicegate_backend::api::{Event, FinishReason, GenerateRequest, Sampling, Stage, Usage};
+use sluicegate_backend::engine::{Config, Engine, Generation, Stats, Workers};
+
+use crate::device::{HashDevice, VOCAB, expected, mix};
+
+/// A reproducible source of choices.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
+        self.0 = mix(self.0, 1);
+        (self.0 >> 16) as usize % sides
+    }
+}
+
+/// One engine set-up.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) blocks: u32,
+    pub(crate) seqs: u32,
+    pub(crate) rows: u32,
+    pub(crate) stateful: bool,
+    pub(crate) split: bool,
+    pub(crate) delay: Duration,
+    pub(crate) config: Config,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let config = Config { stream_tokens: 8, ..Config::default() };
+        Self { blocks: 256, seqs: 16, rows: 64, stateful: false, split: false, delay: Duration::ZERO, config }
+    }
+}
+
+impl Setup {
+    pub(crate) fn device(&self) -> Box<HashDevice> {
+        let mut device = HashDevice::new(self.blocks, self.seqs, self.rows, self.stateful);
+        device.delay = self.delay;
+        Box::new(device)
+    }
+
+    pub(crate) fn start(&self) -> Engine {
+        let workers = if self.split {
+            Workers::Split { prefill: self.device(), decode: self.device() }
+        } else {
+            Workers::Both(self.device())
+        };
+        Engine::start(workers, &self.config).unwrap()
+    }
+}
+
+/// A request with prompt and parameters that a seed decides. Prompts often share prefixes.
+pub(crate) fn request(dice: &mut Dice) -> GenerateRequest {
+    let family = dice.roll(3) as u32;
+    let shared = dice.roll(30);
+    let own = 1 + dice.roll(30);
+    let mut prompt: Vec<u32> = (0..shared as u32).map(|i| (i * 7 + family) % VOCAB).collect();
+    prompt.extend((0..own).map(|_| dice.roll(VOCAB as usize) as u32));
+    let sampling = match dice.roll(3) {
+        0 => Sampling { temperature: 0.0, ..Sampling::default() },
+        1 => Sampling { temperature: 0.9, top_p: 0.9, seed: dice.roll(1000) as u64, ..Sampling::default() },
+        _ => Sampling { frequency_penalty: 0.5, repetition_penalty: 1.2, seed: 3, ..Sampling::default() },
+    };
+    GenerateRequest {
+        id: "test".into(),
+        prompt,
+        sampling,
+        stop_ids: if dice.roll(2) == 0 { vec![1, 2, 3] } else { vec![] },
+        max_tokens: 1 + dice.roll(40) as u32,
+        logprobs: None,
+        priority: dice.roll(3) as i32,
+        deadline: None,
+        share: dice.roll(3) as u64,
+    }
+}
+
+/// What a client has received.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) end: Option<(FinishReason, Usage)>,
+    pub(crate) failed: Option<String>,
+}
+
+impl Received {
+    pub(crate) fn take(&mut self, event: Event) {
+        assert!(!self.is_over(), "an event after the end: {event:?}");
+        match event {
+            Event::Stage(stage) => self.stages.push(stage),
+            Event::Token { id, .. } => self.tokens.push(id),
+            Event::Finished { reason, usage } => self.end = Some((reason, usage)),
+            Event::Failed(why) => self.failed = Some(why.to_string()),
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some() || self.failed.is_some()
+    }
+
+    /// Panics unless this is exactly what the request yields alone.
+    pub(crate) fn assert_exact(&self, request: &GenerateRequest, stateful: bool) {
+        let max = request.max_tokens as usize;
+        let (tokens, stopped) = expected(&request.prompt, &request.sampling, &request.stop_ids, max, stateful);
+        assert_eq!(self.tokens, tokens, "{request:?}");
+        let (reason, usage) = self.end.unwrap_or_else(|| panic!("not finished: {self:?}"));
+        assert_eq!(matches!(reason, FinishReason::Stop(_)), stopped);
+        assert_eq!(usage.prompt_tokens as usize, request.prompt.len());
+        assert_eq!(usage.completion_tokens as usize, tokens.len() + usize::from(stopped));
+        assert_eq!(self.stages, [Stage::Prefill, Stage::Transfer, Stage::Decode]);
+    }
+
+    /// Panics unless the tokens so far are a front of what the request yields alone.
+    pub(crate) fn assert_front(&self, request: &GenerateRequest, stateful: bool) {
+        let max = request.max_tokens as usize;
+        let (tokens, _) = expected(&request.prompt, &request.sampling, &request.stop_ids, max, stateful);
+        assert_eq!(self.tokens, tokens[..self.tokens.len()]);
+    }
+}
+
+/// Takes what has come, at most `most` events. Says how many.
+pub(crate) fn poll(generation: &mut Generation, received: &mut Received, most: usize) -> usize {
+    let mut cx = Context::from_waker(Waker::noop());
+    for n in 0..most {
+        match generation.poll_recv(&mut cx) {
+            Poll::Ready(Some(event)) => received.take(event),
+            Poll::Ready(None) => panic!("polled after the end"),
+            Poll::Pending => return n,
+        }
+        if received.is_over() {
+            return n + 1;
+        }
+    }
+    most
+}
+
+/// Runs a generation to its end on this thread.
+pub(crate) fn finish(mut generation: Generation) -> Received {
+    let mut received = Received::default();
+    while let Some(event) = generation.blocking_recv() {
+        received.take(event);
+    }
+    received
+}
+
+/// Panics unless the engine comes to hold nothing within two seconds; returns its idle figures.
+pub(crate) fn assert_idle(engine: &Engine) -> Stats {
+    let end = Instant::now() + Duration::from_secs(2);
+    loop {
+        let s = engine.stats();
+        let busy = s.running + s.waiting + s.prefilling + s.transferring + s.decoding + s.paused;
+        if busy + s.blocks_held + s.slots_used == 0 {
+            assert_eq!(s.blocks_free + s.blocks_cached, s.blocks_total);
+            return s;
+        }
+        assert!(Instant::now() < end, "the engine does not come to rest: {s:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,10 @@
+//! Laws of the engine, on a deterministic device: whatever the load, each client gets what it would get alone.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod device;
+mod drive;
+mod faults;
+mod laws;
+mod limits;
+mod order;
