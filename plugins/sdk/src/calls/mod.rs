@@ -1,0 +1,127 @@
+//! Calls written as JSON: objects, arrays or arguments behind a header, between markers or bare.
+
+mod object;
+mod reader;
+
+use std::sync::Arc;
+
+use crate::scan::Markers;
+use crate::syntax::{Enter, Opener, Place, Request, Syntax};
+use reader::JsonReader;
+
+/// A call's name as a header gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The function.
+    pub name: String,
+    /// The id, if the model wrote one or the format prescribes it.
+    pub id: Option<String>,
+}
+
+/// Reads a header: its text, the request, and the index that the call would get.
+pub type HeaderRule = fn(&str, &Request, u32) -> Option<Named>;
+
+/// Calls written as JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct JsonCalls {
+    /// Literals that open a block. One that ends with `[` opens the array too.
+    pub opens: &'static [&'static str],
+    /// Literals that count as openers only as the first thing of the answer. What follows is a call only if it names
+    /// a declared tool and has arguments; otherwise it is text.
+    pub starts: &'static [&'static str],
+    /// Literals that close a block. None: the block ends with its JSON.
+    pub closes: &'static [&'static str],
+    /// Literals inside a block that mean nothing.
+    pub ignored: &'static [&'static str],
+    /// Keys of the function's name.
+    pub name_keys: &'static [&'static str],
+    /// Keys of the arguments.
+    pub args_keys: &'static [&'static str],
+    /// Key of an id that the model writes.
+    pub id_key: Option<&'static str>,
+    /// Each object has one key, the function's name, and its value is the arguments.
+    pub name_is_key: bool,
+    /// Calls are a header and then the arguments object. See [`JsonCalls::call_opens`].
+    pub header: Option<HeaderRule>,
+    /// Literals before a header. None: a header stands right behind a block's opener.
+    pub call_opens: &'static [&'static str],
+    /// Literals behind a call with a header.
+    pub call_closes: &'static [&'static str],
+}
+
+impl JsonCalls {
+    /// Objects with `name` and `arguments` (or `parameters`).
+    pub const BASE: JsonCalls = JsonCalls {
+        opens: &[],
+        starts: &[],
+        closes: &[],
+        ignored: &[],
+        name_keys: &["name"],
+        args_keys: &["arguments", "parameters"],
+        id_key: None,
+        name_is_key: false,
+        header: None,
+        call_opens: &[],
+        call_closes: &[],
+    };
+}
+
+/// What readers share.
+#[derive(Debug)]
+struct Shared {
+    spec: &'static JsonCalls,
+    /// Literals that count between calls.
+    between: Markers,
+}
+
+const OPEN: u16 = 0;
+const CLOSE: u16 = 1;
+const CALL_OPEN: u16 = 2;
+const IGNORED: u16 = 3;
+
+/// [`JsonCalls`] compiled for parsing.
+#[derive(Debug)]
+pub struct JsonSyntax {
+    shared: Arc<Shared>,
+    openers: Vec<Opener>,
+}
+
+impl JsonSyntax {
+    /// Compiles the marker sets.
+    pub fn new(spec: &'static JsonCalls) -> JsonSyntax {
+        let opener = |place| move |text: &&str| Opener { text: (*text).to_owned(), place };
+        let mut openers: Vec<Opener> = spec.opens.iter().map(opener(Place::Anywhere)).collect();
+        openers.extend(spec.starts.iter().map(opener(Place::Start)));
+        let kinds = [
+            (spec.opens, OPEN),
+            (spec.closes, CLOSE),
+            (spec.call_opens, CALL_OPEN),
+            (spec.ignored, IGNORED),
+            (spec.call_closes, IGNORED),
+        ];
+        let starts = spec.starts.iter().filter(|text| text.len() > 1).map(|text| (*text, OPEN));
+        let between = kinds.iter().flat_map(|(list, id)| list.iter().map(|text| (*text, *id))).chain(starts);
+        JsonSyntax { shared: Arc::new(Shared { spec, between: Markers::new(between) }), openers }
+    }
+}
+
+impl Syntax for JsonSyntax {
+    fn openers(&self) -> Vec<Opener> {
+        self.openers.clone()
+    }
+
+    fn enter(&self, opener: usize, input: &str, _last: bool, _request: &Request) -> Enter {
+        let opener = &self.openers[opener];
+        let reader = JsonReader::new(Arc::clone(&self.shared), &opener.text, opener.place == Place::Start);
+        // A guess reads its opener itself, because the opener may turn out to be text.
+        let read = if opener.place == Place::Start { 0 } else { opener.text.len() };
+        debug_assert!(input.starts_with(&opener.text));
+        Enter::Calls(read, Box::new(reader))
+    }
+
+    fn markers(&self) -> Vec<String> {
+        let s = self.shared.spec;
+        let all = [s.opens, s.starts, s.call_opens, s.call_closes, s.closes, s.ignored];
+        all.iter().flat_map(|list| list.iter().map(|text| (*text).to_owned())).collect()
+    }
+}

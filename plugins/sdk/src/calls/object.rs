@@ -1,0 +1,268 @@
+//! Reads one call object: `{"name": ..., "arguments": {...}}`, keys in any order, arguments streamed.
+
+use super::JsonCalls;
+use crate::emit::Emitter;
+use crate::json::{self, Checker, Fed};
+use crate::syntax::Request;
+
+/// Longest key, name or id.
+const MAX_WORD: usize = 4096;
+/// Longest arguments that are withheld because the name has not come yet.
+const MAX_HELD: usize = 1 << 20;
+
+#[derive(Debug)]
+enum State {
+    Open,
+    Key,
+    KeyText(Checker),
+    Colon,
+    Value(Checker),
+    After,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Name,
+    Args,
+    Id,
+    Other,
+}
+
+/// The arguments so far.
+#[derive(Debug, PartialEq, Eq)]
+enum Args {
+    None,
+    /// Streamed; the closing brace is withheld until the call ends.
+    Streaming {
+        done: bool,
+    },
+    /// Complete, but without a name to go with.
+    Held(String),
+}
+
+/// What feeding an object did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    More,
+    /// The object is complete after that many bytes.
+    Done(usize),
+    /// It is no call.
+    Bad(usize),
+}
+
+/// One call object.
+#[derive(Debug)]
+pub(super) struct Object {
+    spec: &'static JsonCalls,
+    /// A guess: nothing is emitted before a declared name and arguments are seen.
+    guess: bool,
+    state: State,
+    slot: Slot,
+    word: String,
+    name: Option<String>,
+    id: Option<String>,
+    args: Args,
+}
+
+impl Object {
+    pub(super) fn new(spec: &'static JsonCalls, guess: bool) -> Object {
+        Object {
+            spec,
+            guess,
+            state: State::Open,
+            slot: Slot::Other,
+            word: String::new(),
+            name: None,
+            id: None,
+            args: Args::None,
+        }
+    }
+
+    /// True once the call has been announced.
+    pub(super) fn is_certain(&self) -> bool {
+        matches!(self.args, Args::Streaming { .. })
+    }
+
+    pub(super) fn feed(&mut self, text: &str, request: &Request, out: &mut Emitter) -> Outcome {
+        let mut at = 0;
+        while at < text.len() {
+            let rest = &text[at..];
+            let moved = match self.state {
+                State::KeyText(_) => self.key_text(rest),
+                State::Value(_) => self.value(rest, request, out),
+                _ => {
+                    let byte = rest.as_bytes()[0];
+                    if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                        at += 1;
+                        continue;
+                    }
+                    if byte == b'}' && matches!(self.state, State::Key | State::After) {
+                        let ended = self.end(request, out);
+                        return if ended { Outcome::Done(at + 1) } else { Outcome::Bad(at + 1) };
+                    }
+                    self.structure(byte, rest)
+                }
+            };
+            match moved {
+                Some(n) => at += n,
+                None => return Outcome::Bad(at),
+            }
+        }
+        Outcome::More
+    }
+
+    fn structure(&mut self, byte: u8, rest: &str) -> Option<usize> {
+        self.state = match (&self.state, byte) {
+            (State::Open, b'{') | (State::After, b',') => State::Key,
+            (State::Key, b'"') => {
+                self.word.clear();
+                State::KeyText(Checker::default())
+            }
+            (State::Colon, b':') => {
+                self.word.clear();
+                State::Value(Checker::default())
+            }
+            _ => return None,
+        };
+        if matches!(self.state, State::KeyText(_)) {
+            return self.key_text(rest);
+        }
+        Some(1)
+    }
+
+    fn key_text(&mut self, rest: &str) -> Option<usize> {
+        let State::KeyText(checker) = &mut self.state else { return None };
+        let fed = checker.feed(rest, &mut self.word);
+        if self.word.len() > MAX_WORD {
+            return None;
+        }
+        match fed {
+            Fed::More => Some(rest.len()),
+            Fed::Bad(_) => None,
+            Fed::Done(n) => {
+                let key = json::decode(&self.word)?;
+                let among = |keys: &[&str]| keys.contains(&key.as_str());
+                self.slot = if self.spec.name_is_key {
+                    if self.name.is_some() {
+                        return None;
+                    }
+                    self.name = Some(key);
+                    Slot::Args
+                } else if among(self.spec.name_keys) && self.name.is_none() {
+                    Slot::Name
+                } else if among(self.spec.args_keys) && self.args == Args::None {
+                    Slot::Args
+                } else if self.spec.id_key == Some(key.as_str()) {
+                    Slot::Id
+                } else if self.guess && self.name.is_none() && self.args == Args::None && key != "type" {
+                    // An answer in JSON; calls begin with their name.
+                    return None;
+                } else {
+                    Slot::Other
+                };
+                self.state = State::Colon;
+                Some(n)
+            }
+        }
+    }
+
+    fn value(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Option<usize> {
+        if self.word.is_empty() && self.args == Args::None && self.slot == Slot::Args {
+            // The first character decides whether the arguments can stream.
+            let body = rest.trim_start();
+            if body.len() < rest.len() {
+                return Some(rest.len() - body.len());
+            }
+            if body.starts_with('{') && self.may_start(request) {
+                out.start(self.name.as_deref().unwrap_or_default(), self.id.take());
+                self.args = Args::Streaming { done: false };
+            }
+        }
+        let State::Value(checker) = &mut self.state else { return None };
+        let streaming = self.slot == Slot::Args && self.args == Args::Streaming { done: false };
+        let fed = if streaming {
+            out.args_with(|args| {
+                let fed = checker.feed(rest, args);
+                if matches!(fed, Fed::Done(_)) {
+                    args.pop();
+                }
+                fed
+            })
+        } else if self.slot == Slot::Other {
+            self.word.clear();
+            checker.feed(rest, &mut self.word)
+        } else {
+            checker.feed(rest, &mut self.word)
+        };
+        let limit = if self.slot == Slot::Args { MAX_HELD } else { MAX_WORD };
+        if self.slot != Slot::Other && self.word.len() > limit {
+            return None;
+        }
+        match fed {
+            Fed::More => Some(rest.len()),
+            Fed::Bad(_) => None,
+            Fed::Done(n) => {
+                self.end_value(streaming, request)?;
+                self.state = State::After;
+                Some(n)
+            }
+        }
+    }
+
+    /// Files the complete value away; `None` if it can't be what its key says.
+    fn end_value(&mut self, streaming: bool, request: &Request) -> Option<()> {
+        let word = std::mem::take(&mut self.word);
+        let word = word.trim();
+        match self.slot {
+            Slot::Args if streaming => self.args = Args::Streaming { done: true },
+            Slot::Args => {
+                let text = match word.as_bytes().first() {
+                    Some(b'{') => word.to_owned(),
+                    Some(b'n') => "{}".to_owned(),
+                    Some(b'"') => match json::decode(word)?.trim() {
+                        "" | "null" => "{}".to_owned(),
+                        inner => json::object_text(inner)?,
+                    },
+                    _ => return None,
+                };
+                self.args = Args::Held(text);
+            }
+            Slot::Name => {
+                let name = json::decode(word)?;
+                let known = request.tools.get(&name).is_some();
+                self.name = Some(name).filter(|n| !n.is_empty() && (known || !self.guess));
+                self.name.as_ref()?;
+            }
+            Slot::Id => self.id = Some(json::decode(word).unwrap_or_else(|| word.to_owned())),
+            Slot::Other => {}
+        }
+        Some(())
+    }
+
+    fn may_start(&self, request: &Request) -> bool {
+        self.name.as_deref().is_some_and(|name| !self.guess || request.tools.get(name).is_some())
+    }
+
+    /// The object is complete; `false` if it was no call.
+    fn end(&mut self, request: &Request, out: &mut Emitter) -> bool {
+        match std::mem::replace(&mut self.args, Args::None) {
+            Args::Streaming { .. } => out.args("}"),
+            _ if !self.may_start(request) => return false,
+            Args::None if self.guess => return false,
+            held => {
+                out.start(self.name.as_deref().unwrap_or_default(), self.id.take());
+                out.args(if let Args::Held(text) = &held { text } else { "{}" });
+            }
+        }
+        out.end();
+        true
+    }
+
+    /// The message ends here, ended by the model: a call whose arguments are complete stands.
+    pub(super) fn stop(&mut self, request: &Request, out: &mut Emitter) -> bool {
+        match self.args {
+            Args::Streaming { done: true } | Args::Held(_) => self.end(request, out),
+            _ => false,
+        }
+    }
+}

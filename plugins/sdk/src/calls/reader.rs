@@ -1,0 +1,303 @@
+//! Reads a block of JSON calls.
+
+use std::sync::Arc;
+
+use super::object::{Object, Outcome};
+use super::{CALL_OPEN, CLOSE, IGNORED, OPEN, Shared};
+use crate::emit::Emitter;
+use crate::json::{Checker, Fed};
+use crate::scan::Hit;
+use crate::syntax::{Read, Reader, Request};
+
+/// Longest header.
+const MAX_HEADER: usize = 1024;
+/// How much of a call's raw text is kept for reports.
+const MAX_RAW: usize = 4096;
+
+#[derive(Debug)]
+enum State {
+    /// Before the first call, between calls, behind the last one.
+    Between,
+    Object(Object),
+    /// Before the arguments of a call with a header.
+    Header,
+    /// The arguments of a call with a header.
+    Args(Checker),
+    /// A call with a header is complete but for its closer.
+    Closing,
+    /// Behind something broken: up to the next literal that counts, nothing is looked at.
+    Broken,
+}
+
+enum Move {
+    Go(usize),
+    Wait(usize),
+    Over(usize),
+}
+
+/// Reader of one block.
+#[derive(Debug)]
+pub(super) struct JsonReader {
+    shared: Arc<Shared>,
+    state: State,
+    in_array: bool,
+    /// A header may stand here without a literal before it.
+    at_header: bool,
+    /// Something of the block has been read, so the block may end.
+    any: bool,
+    /// Nothing is certain yet: `raw` is text if this is no call.
+    guess: bool,
+    raw: String,
+}
+
+impl JsonReader {
+    /// Behind (or, for a guess, before) the opener.
+    pub(super) fn new(shared: Arc<Shared>, opener: &str, guess: bool) -> JsonReader {
+        let at_header = shared.spec.header.is_some() && shared.spec.call_opens.is_empty();
+        JsonReader {
+            shared,
+            state: State::Between,
+            in_array: !guess && opener.ends_with('['),
+            at_header,
+            any: false,
+            guess,
+            raw: String::new(),
+        }
+    }
+
+    fn go(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Option<Move> {
+        match &mut self.state {
+            State::Between => Some(self.between(rest, last)),
+            State::Object(object) => match object.feed(rest, request, out) {
+                Outcome::More => {
+                    self.guess &= !object.is_certain();
+                    Some(Move::Go(rest.len()))
+                }
+                Outcome::Done(n) => {
+                    self.guess = false;
+                    self.state = State::Between;
+                    Some(Move::Go(n))
+                }
+                Outcome::Bad(n) => self.bad(n, rest, out),
+            },
+            State::Header => Some(self.header(rest, request, out)),
+            State::Args(checker) => {
+                let fed = out.args_with(|args| {
+                    let fed = checker.feed(rest, args);
+                    if matches!(fed, Fed::Done(_)) {
+                        args.pop();
+                    }
+                    fed
+                });
+                match fed {
+                    Fed::More => Some(Move::Go(rest.len())),
+                    Fed::Done(n) => {
+                        self.state = State::Closing;
+                        Some(Move::Go(n))
+                    }
+                    Fed::Bad(n) => self.bad(n, rest, out),
+                }
+            }
+            State::Closing => Some(self.closing(rest, last, out)),
+            State::Broken => Some(match self.shared.between.find(rest, last) {
+                Hit::Text => Move::Go(rest.len()),
+                Hit::Partial { at } => Move::Wait(at),
+                Hit::Marker { at, .. } => {
+                    self.state = State::Between;
+                    self.in_array = false;
+                    Move::Go(at)
+                }
+            }),
+        }
+    }
+
+    /// The text stopped being a call at byte `n` of `rest`. `None`: it was a guess, and all of it is text.
+    fn bad(&mut self, n: usize, rest: &str, out: &mut Emitter) -> Option<Move> {
+        if self.guess {
+            return None;
+        }
+        self.keep_raw(&rest[..n]);
+        let raw = std::mem::take(&mut self.raw);
+        out.malformed(&raw);
+        self.state = State::Broken;
+        Some(Move::Go(n))
+    }
+
+    fn between(&mut self, rest: &str, last: bool) -> Move {
+        let spec = self.shared.spec;
+        let body = rest.trim_start();
+        if body.len() < rest.len() {
+            return Move::Go(rest.len() - body.len());
+        }
+        match self.shared.between.find_here(rest, last) {
+            Hit::Partial { .. } => return Move::Wait(0),
+            Hit::Marker { len, id: OPEN, .. } => {
+                self.in_array = rest[..len].ends_with('[');
+                self.at_header = spec.header.is_some() && spec.call_opens.is_empty();
+                return Move::Go(len);
+            }
+            Hit::Marker { len, id: CLOSE, .. } => return Move::Over(len),
+            Hit::Marker { len, id: CALL_OPEN, .. } => {
+                self.state = State::Header;
+                return Move::Go(len);
+            }
+            Hit::Marker { len, id: IGNORED, .. } => return Move::Go(len),
+            _ => {}
+        }
+        match rest.as_bytes()[0] {
+            b'{' if spec.call_opens.is_empty() && (self.may_go_on() || !spec.closes.is_empty()) => {
+                self.any = true;
+                self.at_header = false;
+                if !self.guess {
+                    self.raw.clear();
+                }
+                self.state = State::Object(Object::new(spec, self.guess));
+                Move::Go(0)
+            }
+            b'[' if !self.any => {
+                self.in_array = true;
+                self.at_header = false;
+                Move::Go(1)
+            }
+            b']' if self.in_array => {
+                self.in_array = false;
+                self.any = true;
+                if spec.closes.is_empty() { Move::Over(1) } else { Move::Go(1) }
+            }
+            b',' if self.in_array => Move::Go(1),
+            b';' if self.any => {
+                self.any = false;
+                Move::Go(1)
+            }
+            _ if self.at_header => {
+                self.state = State::Header;
+                Move::Go(0)
+            }
+            _ if spec.closes.is_empty() && spec.call_opens.is_empty() => Move::Over(0),
+            _ => Move::Go(rest.chars().next().map_or(rest.len(), char::len_utf8)),
+        }
+    }
+
+    /// In a block without a closer, another object follows only in an array or behind a separator.
+    fn may_go_on(&self) -> bool {
+        self.in_array || !self.any
+    }
+
+    fn header(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Move {
+        let Some(end) = rest.find('{') else {
+            if let Hit::Marker { at, .. } = self.shared.between.find(rest, false) {
+                // A call without an arguments object.
+                self.announce(&rest[..at], request, out);
+                return Move::Go(at);
+            }
+            if rest.len() > MAX_HEADER {
+                out.malformed(&rest[..MAX_RAW.min(rest.len())]);
+                self.state = State::Between;
+                return Move::Go(rest.len());
+            }
+            return Move::Wait(0);
+        };
+        if let Hit::Marker { at, .. } = self.shared.between.find(&rest[..end], true) {
+            self.announce(&rest[..at], request, out);
+            return Move::Go(at);
+        }
+        self.raw.clear();
+        if self.announce(&rest[..end], request, out) {
+            self.state = State::Args(Checker::default());
+        }
+        Move::Go(end)
+    }
+
+    /// Starts the call that `header` names; leaves it to be closed without arguments.
+    fn announce(&mut self, header: &str, request: &Request, out: &mut Emitter) -> bool {
+        self.at_header = false;
+        let index = out.started();
+        match self.shared.spec.header.and_then(|rule| rule(header, request, index)) {
+            Some(named) => {
+                out.start(&named.name, named.id);
+                out.args("{");
+                self.state = State::Closing;
+                true
+            }
+            None => {
+                out.malformed(header);
+                self.state = State::Broken;
+                false
+            }
+        }
+    }
+
+    /// Behind a call's arguments: anything up to the next literal that counts is noise.
+    fn closing(&mut self, rest: &str, last: bool, out: &mut Emitter) -> Move {
+        match self.shared.between.find(rest, last) {
+            Hit::Text => Move::Go(rest.len()),
+            Hit::Partial { at } => Move::Wait(at),
+            Hit::Marker { at, .. } => {
+                out.args("}");
+                out.end();
+                self.any = true;
+                self.state = State::Between;
+                Move::Go(at)
+            }
+        }
+    }
+
+    fn keep_raw(&mut self, text: &str) {
+        if self.guess {
+            self.raw.push_str(text);
+            return;
+        }
+        let mut room = MAX_RAW.saturating_sub(self.raw.len()).min(text.len());
+        while !text.is_char_boundary(room) {
+            room -= 1;
+        }
+        self.raw.push_str(&text[..room]);
+    }
+}
+
+impl Reader for JsonReader {
+    fn read(&mut self, input: &str, last: bool, request: &Request, out: &mut Emitter) -> Read {
+        let mut at = 0;
+        while at < input.len() {
+            let guess = self.guess;
+            let (read, done) = match self.go(&input[at..], last, request, out) {
+                None => {
+                    // Not a call: what was read is text, and so is what follows.
+                    return Read::Text(at, std::mem::take(&mut self.raw));
+                }
+                Some(Move::Go(n)) => (n, None),
+                Some(Move::Wait(n)) => (n, Some(Read::More(at + n))),
+                Some(Move::Over(n)) if guess && self.guess => {
+                    return Read::Text(at + n, std::mem::take(&mut self.raw) + &input[at..at + n]);
+                }
+                Some(Move::Over(n)) => (n, Some(Read::Over(at + n))),
+            };
+            self.keep_raw(&input[at..at + read]);
+            if let Some(done) = done {
+                return done;
+            }
+            at += read;
+        }
+        Read::More(at)
+    }
+
+    fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {
+        let complete = stopped
+            && match &mut self.state {
+                State::Object(object) => object.stop(request, out),
+                State::Closing => {
+                    out.args("}");
+                    out.end();
+                    true
+                }
+                _ => false,
+            };
+        if self.guess && !complete {
+            return Some(std::mem::take(&mut self.raw));
+        }
+        if stopped && !complete {
+            out.abandon(&self.raw);
+        }
+        None
+    }
+}

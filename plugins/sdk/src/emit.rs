@@ -1,0 +1,328 @@
+//! The emitter: the one place that turns what engines find into events and keeps the laws about them.
+//!
+//! Indices count 0, 1, 2; a name is sent once; argument pieces are only appended; layout whitespace around blocks is
+//! dropped; text after tool calls follows one policy; a call that did not end is never closed.
+
+use crate::event::{Channel, Event, FinishReason, Step, StopCause, Tail};
+
+/// Which characters are layout at the edge of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trim {
+    /// None: the text is verbatim.
+    Nothing,
+    /// Line feeds.
+    Newlines,
+    /// Any white space.
+    Whitespace,
+}
+
+impl Trim {
+    #[inline]
+    fn has(self, c: char) -> bool {
+        match self {
+            Trim::Nothing => false,
+            Trim::Newlines => c == '\n',
+            Trim::Whitespace => c.is_whitespace(),
+        }
+    }
+}
+
+/// What becomes of text that follows a tool call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterCalls {
+    /// Dropped with a note: models write made-up results there.
+    #[default]
+    Drop,
+    /// Content.
+    Content,
+}
+
+/// How a format lays out its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Dropped from the end of content before a block of calls.
+    pub before_calls: Trim,
+    /// Dropped from both ends of reasoning.
+    pub reasoning: Trim,
+    /// Dropped from the start of content that follows reasoning.
+    pub after_reasoning: Trim,
+}
+
+impl Layout {
+    /// Only line feeds are layout.
+    pub const NEWLINES: Layout =
+        Layout { before_calls: Trim::Newlines, reasoning: Trim::Newlines, after_reasoning: Trim::Newlines };
+    /// All white space is layout before calls, line feeds elsewhere.
+    pub const LOOSE: Layout =
+        Layout { before_calls: Trim::Whitespace, reasoning: Trim::Newlines, after_reasoning: Trim::Newlines };
+    /// All text is verbatim.
+    pub const VERBATIM: Layout =
+        Layout { before_calls: Trim::Nothing, reasoning: Trim::Nothing, after_reasoning: Trim::Nothing };
+}
+
+/// Longest run of layout that is withheld.
+const MAX_PENDING: usize = 256;
+
+/// Collects the events of one push.
+#[derive(Debug)]
+pub struct Emitter {
+    events: Vec<Event>,
+    layout: Layout,
+    after_calls: AfterCalls,
+    channel: Channel,
+    /// Text that is dropped if a block or the end of reasoning follows, and released otherwise.
+    pending: String,
+    /// Where in `pending` an end-of-turn token stands: dropped with all behind it if the message ends here.
+    pending_end: Option<usize>,
+    /// Layout at the start of the current text is still being dropped.
+    lead: Trim,
+    started: u32,
+    ended: u32,
+    open: bool,
+    noted_after: bool,
+}
+
+impl Emitter {
+    /// An emitter for one message that begins on `channel`.
+    pub fn new(layout: Layout, after_calls: AfterCalls, channel: Channel) -> Emitter {
+        let lead = if channel == Channel::Reasoning { layout.reasoning } else { Trim::Nothing };
+        Emitter {
+            events: Vec::new(),
+            layout,
+            after_calls,
+            channel,
+            pending: String::new(),
+            pending_end: None,
+            lead,
+            started: 0,
+            ended: 0,
+            open: false,
+            noted_after: false,
+        }
+    }
+
+    /// The channel that text goes to.
+    pub fn channel(&self) -> Channel {
+        self.channel
+    }
+
+    /// How many calls have begun.
+    pub fn started(&self) -> u32 {
+        self.started
+    }
+
+    /// The layout that may end the current text.
+    #[inline]
+    fn tail_trim(&self) -> Trim {
+        match self.channel {
+            Channel::Content => self.layout.before_calls,
+            Channel::Reasoning => self.layout.reasoning,
+        }
+    }
+
+    /// True if `text` may go out as it is: nothing withheld, nothing to trim.
+    #[inline]
+    pub fn can_pass(&self, text: &str) -> bool {
+        if !self.pending.is_empty() || self.lead != Trim::Nothing || self.started > 0 {
+            return false;
+        }
+        let trim = self.tail_trim();
+        trim == Trim::Nothing || text.chars().next_back().is_some_and(|c| !trim.has(c))
+    }
+
+    /// Text of the current channel.
+    pub fn text(&mut self, text: &str) {
+        let mut text = text;
+        if self.started > 0 && !self.text_after_calls(text) {
+            return;
+        }
+        if self.lead != Trim::Nothing && self.pending.is_empty() {
+            let lead = self.lead;
+            text = text.trim_start_matches(|c| lead.has(c));
+            if !text.is_empty() {
+                self.lead = Trim::Nothing;
+            }
+        }
+        if text.is_empty() {
+            return;
+        }
+        let trim = self.tail_trim();
+        let body = text.trim_end_matches(|c| trim.has(c));
+        if !body.is_empty() {
+            self.release();
+            self.write(body);
+        }
+        self.pending.push_str(&text[body.len()..]);
+        if self.pending.len() > MAX_PENDING && self.pending_end.is_none() {
+            let mut cut = self.pending.len() - MAX_PENDING;
+            while !self.pending.is_char_boundary(cut) {
+                cut += 1;
+            }
+            let over: String = self.pending.drain(..cut).collect();
+            self.write(&over);
+        }
+    }
+
+    /// The policy for text after calls; true if the text goes on as content.
+    fn text_after_calls(&mut self, text: &str) -> bool {
+        if self.after_calls == AfterCalls::Content {
+            return true;
+        }
+        if !self.noted_after && !text.trim().is_empty() {
+            self.noted_after = true;
+            self.note("text after tool calls was dropped");
+        }
+        false
+    }
+
+    /// An end-of-turn token written as text: dropped if nothing follows, text otherwise.
+    pub fn end_token(&mut self, literal: &str) {
+        if self.started > 0 && self.after_calls == AfterCalls::Drop {
+            return;
+        }
+        self.pending_end.get_or_insert(self.pending.len());
+        self.pending.push_str(literal);
+    }
+
+    fn release(&mut self) {
+        self.pending_end = None;
+        if !self.pending.is_empty() {
+            let pending = std::mem::take(&mut self.pending);
+            self.write(&pending);
+        }
+    }
+
+    /// Drops layout that is withheld: something that may be markup follows it.
+    pub fn discard_pending(&mut self) {
+        self.pending.clear();
+        self.pending_end = None;
+    }
+
+    fn write(&mut self, text: &str) {
+        match (self.channel, self.events.last_mut()) {
+            (Channel::Content, Some(Event::Content(last))) | (Channel::Reasoning, Some(Event::Reasoning(last))) => {
+                last.push_str(text);
+            }
+            (Channel::Content, _) => self.events.push(Event::Content(text.to_owned())),
+            (Channel::Reasoning, _) => self.events.push(Event::Reasoning(text.to_owned())),
+        }
+    }
+
+    /// Following text goes to `channel`; layout at the border is dropped.
+    pub fn switch(&mut self, channel: Channel) {
+        self.lead = match (self.channel, channel) {
+            (_, Channel::Reasoning) => self.layout.reasoning,
+            (Channel::Reasoning, Channel::Content) => self.layout.after_reasoning,
+            (Channel::Content, Channel::Content) => self.lead,
+        };
+        self.discard_pending();
+        self.channel = channel;
+    }
+
+    /// A block of calls certainly begins here: reasoning is over and layout before the block is dropped.
+    pub fn enter_calls(&mut self) {
+        self.discard_pending();
+        if self.channel == Channel::Reasoning {
+            self.channel = Channel::Content;
+        }
+        self.lead = if self.after_calls == AfterCalls::Content { Trim::Whitespace } else { Trim::Nothing };
+    }
+
+    /// A call begins.
+    pub fn start(&mut self, name: &str, id: Option<String>) {
+        self.enter_calls();
+        self.abandon("");
+        self.events.push(Event::ToolStart { index: self.started, id, name: name.to_owned() });
+        self.started += 1;
+        self.open = true;
+    }
+
+    /// The next piece of the open call's arguments.
+    pub fn args(&mut self, piece: &str) {
+        debug_assert!(self.open, "arguments outside a call");
+        if !piece.is_empty() {
+            self.args_with(|out| out.push_str(piece));
+        }
+    }
+
+    /// Lets `write` append to the open call's arguments without an extra copy.
+    pub fn args_with<R>(&mut self, write: impl FnOnce(&mut String) -> R) -> R {
+        let index = self.started.saturating_sub(1);
+        if let Some(Event::ToolArgs { index: at, delta }) = self.events.last_mut()
+            && *at == index
+        {
+            return write(delta);
+        }
+        let mut delta = String::new();
+        let result = write(&mut delta);
+        if !delta.is_empty() {
+            self.events.push(Event::ToolArgs { index, delta });
+        }
+        result
+    }
+
+    /// The open call is complete; its argument pieces joined are one JSON object.
+    pub fn end(&mut self) {
+        if self.open {
+            self.events.push(Event::ToolEnd(self.started - 1));
+            self.open = false;
+            self.ended += 1;
+        }
+    }
+
+    /// The open call will never be complete. `raw` is what the model wrote, as far as it was kept.
+    pub fn abandon(&mut self, raw: &str) {
+        if self.open {
+            self.open = false;
+            self.events.push(Event::Malformed(raw.to_owned()));
+        }
+    }
+
+    /// Markup that never became a call.
+    pub fn malformed(&mut self, raw: &str) {
+        self.open = false;
+        self.events.push(Event::Malformed(raw.to_owned()));
+    }
+
+    /// The format says that the turn is over.
+    pub fn end_turn(&mut self) {
+        if self.events.last() != Some(&Event::EndTurn) {
+            self.events.push(Event::EndTurn);
+        }
+    }
+
+    /// For operators.
+    pub fn note(&mut self, text: &str) {
+        self.events.push(Event::Note(text.to_owned()));
+    }
+
+    /// An event outside the common set; `data` is JSON.
+    pub fn other(&mut self, kind: &str, data: String) {
+        self.events.push(Event::Other { kind: kind.to_owned(), data });
+    }
+
+    /// What this push came to.
+    pub fn step(&mut self) -> Step {
+        if self.events.is_empty() { Step::Hold } else { Step::Events(std::mem::take(&mut self.events)) }
+    }
+
+    /// The end of the message: withheld text goes out, an open call stays unfinished.
+    pub fn tail(&mut self, cause: &StopCause) -> Tail {
+        if let Some(at) = self.pending_end {
+            self.pending.truncate(at);
+        }
+        if self.started == 0 || self.after_calls == AfterCalls::Content && !self.pending.trim().is_empty() {
+            self.release();
+        }
+        if cause.is_stop() {
+            self.abandon("");
+        }
+        let finish = match cause {
+            StopCause::Length => Some(FinishReason::Length),
+            StopCause::Aborted => None,
+            _ if self.ended > 0 => Some(FinishReason::ToolCalls),
+            _ => Some(FinishReason::Stop),
+        };
+        Tail { events: std::mem::take(&mut self.events), finish }
+    }
+}

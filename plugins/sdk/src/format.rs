@@ -1,0 +1,177 @@
+//! A format as data, and a plugin as a list of formats.
+
+use std::sync::Arc;
+
+use crate::config::ParserConfig;
+use crate::describe::{Descriptor, Features, Hint, OPTIONS_SCHEMA};
+use crate::emit::{AfterCalls, Layout};
+use crate::stream::{Machine, TextFormat, TextMachine};
+use crate::syntax::Syntax;
+use crate::think::Think;
+use crate::tools::ToolSet;
+use crate::{calls, tags};
+
+/// How a format writes tool calls.
+#[derive(Clone, Copy, Debug)]
+pub enum Calls {
+    /// It has none.
+    None,
+    /// JSON between markers.
+    Json(&'static calls::JsonCalls),
+    /// Elements with one tag for each parameter.
+    Tags(&'static tags::TagCalls),
+}
+
+/// One format. Everything is data; [`Format::BASE`] has the defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// `[a-z0-9_]+`.
+    pub name: &'static str,
+    /// One sentence.
+    pub description: &'static str,
+    /// Rows of the format catalogue.
+    pub catalogue: &'static [&'static str],
+    /// (system, name) under which others know it.
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// Model families.
+    pub models: &'static [&'static str],
+    /// Detection rules with weights.
+    pub hints: &'static [(Hint, u8)],
+    /// Special tokens that the parser acts on.
+    pub special_tokens: &'static [&'static str],
+    /// Stop strings to add.
+    pub stop_strings: &'static [&'static str],
+    /// A renderer in the host.
+    pub renderer: Option<&'static str>,
+    /// Reasoning.
+    pub think: Option<Think>,
+    /// Tool calls.
+    pub calls: Calls,
+    /// Layout whitespace.
+    pub layout: Layout,
+    /// End-of-turn tokens that some engines leave in the text; dropped at the end of a message.
+    pub end_tokens: &'static [&'static str],
+}
+
+impl Format {
+    /// A format that reads nothing: all text is content.
+    pub const BASE: Format = Format {
+        name: "",
+        description: "",
+        catalogue: &[],
+        aliases: &[],
+        models: &[],
+        hints: &[],
+        special_tokens: &[],
+        stop_strings: &[],
+        renderer: None,
+        think: None,
+        calls: Calls::None,
+        layout: Layout::NEWLINES,
+        end_tokens: &[],
+    };
+
+    fn syntax(&self) -> Option<Box<dyn Syntax>> {
+        match self.calls {
+            Calls::None => None,
+            Calls::Json(spec) => Some(Box::new(calls::JsonSyntax::new(spec))),
+            Calls::Tags(spec) => Some(Box::new(tags::TagSyntax::new(spec))),
+        }
+    }
+
+    fn compile(&self) -> Compiled {
+        let text = TextFormat::new(self.think, self.syntax(), self.layout, self.end_tokens);
+        Compiled { format: *self, text: Arc::new(text) }
+    }
+}
+
+#[derive(Debug)]
+struct Compiled {
+    format: Format,
+    text: Arc<TextFormat>,
+}
+
+impl Compiled {
+    fn describe(&self) -> Descriptor {
+        let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let f = &self.format;
+        let tools = self.text.syntax.is_some();
+        Descriptor {
+            name: f.name.to_owned(),
+            description: f.description.to_owned(),
+            catalogue: own(f.catalogue),
+            aliases: f.aliases.iter().map(|(s, n)| ((*s).to_owned(), (*n).to_owned())).collect(),
+            models: own(f.models),
+            features: Features {
+                reasoning: f.think.is_some(),
+                tools,
+                parallel_tools: tools,
+                special_tokens: !f.special_tokens.is_empty(),
+                ..Features::default()
+            },
+            hints: f.hints.to_vec(),
+            markers: self.text.markers(),
+            special_tokens: own(f.special_tokens),
+            stop_strings: own(f.stop_strings),
+            renderer: f.renderer.map(str::to_owned),
+            options_schema: OPTIONS_SCHEMA.to_owned(),
+        }
+    }
+}
+
+/// The formats of one vendor family.
+#[derive(Debug)]
+pub struct Plugin {
+    /// `[a-z0-9-]+`.
+    pub name: &'static str,
+    /// Semver of the plugin.
+    pub version: &'static str,
+    /// One sentence.
+    pub description: &'static str,
+    formats: Vec<Compiled>,
+}
+
+impl Plugin {
+    /// Compiles the formats.
+    pub fn new(name: &'static str, version: &'static str, description: &'static str, formats: &[Format]) -> Plugin {
+        Plugin { name, version, description, formats: formats.iter().map(Format::compile).collect() }
+    }
+
+    /// The descriptors in order.
+    pub fn describe(&self) -> Vec<Descriptor> {
+        self.formats.iter().map(Compiled::describe).collect()
+    }
+
+    /// A parser for one message. An unknown format name passes everything through as content, with a note.
+    pub fn parser(&self, config: &ParserConfig, tools: Option<Arc<ToolSet>>) -> Box<dyn Machine> {
+        let mut notes = Vec::new();
+        let after = after_calls(&config.options, &mut notes);
+        let tools = tools.unwrap_or_default();
+        let text = match self.formats.iter().find(|c| c.format.name == config.format) {
+            Some(compiled) => Arc::clone(&compiled.text),
+            None => {
+                notes.push(format!("format '{}' is not one of plugin '{}'", config.format, self.name));
+                Arc::new(TextFormat::new(None, None, Layout::VERBATIM, &[]))
+            }
+        };
+        let mut machine = TextMachine::new(text, config, tools, after);
+        notes.iter().for_each(|n| machine.note(n));
+        Box::new(machine)
+    }
+}
+
+/// The policy for text after calls that the options name.
+fn after_calls(options: &str, notes: &mut Vec<String>) -> AfterCalls {
+    if matches!(options.trim(), "" | "{}") {
+        return AfterCalls::Drop;
+    }
+    let parsed: serde_json::Value = serde_json::from_str(options).unwrap_or_default();
+    match parsed.get("after_calls").map(serde_json::Value::as_str) {
+        None | Some(Some("drop")) => AfterCalls::Drop,
+        Some(Some("content")) => AfterCalls::Content,
+        _ => {
+            notes.push("option after_calls must be \"drop\" or \"content\"; using \"drop\"".to_owned());
+            AfterCalls::Drop
+        }
+    }
+}

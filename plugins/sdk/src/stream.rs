@@ -1,0 +1,310 @@
+//! The text machine: content and reasoning in one state, blocks of calls handed to the format's reader.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::{ParserConfig, ToolChoice};
+use crate::emit::{AfterCalls, Emitter, Layout};
+use crate::event::{Channel, Step, StopCause, Tail};
+use crate::scan::{Hit, Markers};
+use crate::syntax::{Enter, Place, Read, Reader, Request, Syntax};
+use crate::think::Think;
+use crate::tools::ToolSet;
+
+/// One streamed message.
+pub trait Machine: fmt::Debug {
+    /// Reads a delta.
+    fn push(&mut self, text: &str) -> Step;
+    /// Like `push`, for formats that work on token ids.
+    fn push_tokens(&mut self, text: &str, ids: &[u32]) -> Step {
+        let _ = ids;
+        self.push(text)
+    }
+    /// Ends the message.
+    fn finish(&mut self, cause: &StopCause) -> Tail;
+}
+
+const OPEN: u16 = 0;
+const CLOSE: u16 = 1;
+const END: u16 = 2;
+/// Opener `n` of the tool syntax is `CALLS + n`.
+const CALLS: u16 = 16;
+
+/// The marker sets of a text format, built once per format.
+#[derive(Debug)]
+pub struct TextFormat {
+    /// Reasoning, if the format has it.
+    pub think: Option<Think>,
+    /// Tool calls, if the format has them.
+    pub syntax: Option<Box<dyn Syntax>>,
+    /// Layout whitespace.
+    pub layout: Layout,
+    end_tokens: Vec<&'static str>,
+    /// By [`TextFormat::set`].
+    sets: [Markers; 4],
+    /// What counts only as the first thing of the answer: with and without calls.
+    first: [Markers; 2],
+}
+
+impl TextFormat {
+    /// Compiles the marker sets.
+    pub fn new(
+        think: Option<Think>,
+        syntax: Option<Box<dyn Syntax>>,
+        layout: Layout,
+        end_tokens: &'static [&'static str],
+    ) -> TextFormat {
+        let openers = syntax.as_ref().map(|s| s.openers()).unwrap_or_default();
+        let calls = |place: Option<Place>| {
+            let all = openers.iter().enumerate().filter(move |(_, o)| place.is_none_or(|p| o.place == p));
+            all.map(|(n, o)| (o.text.clone(), CALLS + n as u16)).collect::<Vec<_>>()
+        };
+        let ends = || end_tokens.iter().map(|t| ((*t).to_owned(), END));
+        let open = || think.map(|t| (format!("{}{}", t.open, t.label), OPEN));
+        let close = || think.map(|t| (t.close.to_owned(), CLOSE));
+        let content = |with_calls: bool| {
+            let reopen = open().filter(|_| think.is_some_and(|t| t.anywhere));
+            let stray = close().filter(|_| think.is_some_and(|t| t.drop_stray_close));
+            let calls = if with_calls { calls(Some(Place::Anywhere)) } else { Vec::new() };
+            Markers::new(ends().chain(reopen).chain(stray).chain(calls))
+        };
+        let reasoning = |with_calls: bool| {
+            let interrupt = with_calls && think.is_some_and(|t| t.calls_end_it);
+            let calls = if interrupt { calls(Some(Place::Anywhere)) } else { Vec::new() };
+            Markers::new(ends().chain(close()).chain(calls))
+        };
+        let first = |with_calls: bool| {
+            let calls = if with_calls { calls(Some(Place::Start)) } else { Vec::new() };
+            Markers::new(open().into_iter().chain(calls))
+        };
+        TextFormat {
+            sets: [content(false), content(true), reasoning(false), reasoning(true)],
+            first: [first(false), first(true)],
+            think,
+            syntax,
+            layout,
+            end_tokens: end_tokens.to_vec(),
+        }
+    }
+
+    fn set(&self, channel: Channel, calls: bool) -> &Markers {
+        &self.sets[usize::from(channel == Channel::Reasoning) * 2 + usize::from(calls)]
+    }
+
+    /// Every literal the machine looks for, for descriptors.
+    pub fn markers(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.think.iter().flat_map(|t| [t.open.to_owned(), t.close.to_owned()]).collect();
+        all.extend(self.syntax.iter().flat_map(|s| s.markers()));
+        all.extend(self.end_tokens.iter().map(|t| (*t).to_owned()));
+        all.dedup();
+        all
+    }
+}
+
+/// A parser of a text format.
+#[derive(Debug)]
+pub struct TextMachine {
+    format: Arc<TextFormat>,
+    request: Request,
+    /// Calls are read: tools are declared and not turned off.
+    calls: bool,
+    /// The think opener at the start counts.
+    opener: bool,
+    /// Something other than white space has been written on this channel.
+    begun: bool,
+    reader: Option<Box<dyn Reader>>,
+    held: String,
+    out: Emitter,
+}
+
+impl TextMachine {
+    /// A parser for one message.
+    pub fn new(format: Arc<TextFormat>, config: &ParserConfig, tools: Arc<ToolSet>, after: AfterCalls) -> TextMachine {
+        let (inside, opener) = format.think.map_or((false, false), |t| t.begin(config));
+        let channel = if inside { Channel::Reasoning } else { Channel::Content };
+        let calls = !tools.is_empty() && config.tool_choice != ToolChoice::None && format.syntax.is_some();
+        let out = Emitter::new(format.layout, after, channel);
+        let request = Request { tools, history_calls: config.history_calls };
+        TextMachine { format, request, calls, opener, begun: false, reader: None, held: String::new(), out }
+    }
+
+    /// Reports something odd about the configuration with the first push.
+    pub fn note(&mut self, text: &str) {
+        self.out.note(text);
+    }
+
+    /// Reads `input` as far as it can be judged; returns how many bytes were read.
+    fn drive(&mut self, input: &str, last: bool) -> usize {
+        let mut at = 0;
+        while at < input.len() {
+            let rest = &input[at..];
+            let (read, go_on) = if self.reader.is_some() { self.read_calls(rest, last) } else { self.text(rest, last) };
+            at += read;
+            if !go_on {
+                break;
+            }
+        }
+        at
+    }
+
+    /// Hands `rest` to the reader of the open block.
+    fn read_calls(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        let Some(reader) = self.reader.as_mut() else { return (0, true) };
+        match reader.read(rest, last, &self.request, &mut self.out) {
+            Read::More(n) => (n, false),
+            Read::Over(n) => {
+                self.reader = None;
+                (n, true)
+            }
+            Read::Text(n, text) => {
+                self.reader = None;
+                self.begun = true;
+                self.out.text(&text);
+                (n, true)
+            }
+        }
+    }
+
+    /// Reads text up to the next marker.
+    fn text(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        if !self.begun {
+            let body = rest.trim_start();
+            let space = rest.len() - body.len();
+            if space > 0 {
+                self.out.text(&rest[..space]);
+                return (space, true);
+            }
+            match self.format.first[usize::from(self.calls)].find_here(rest, last) {
+                Hit::Partial { .. } => return (0, false),
+                Hit::Marker { len, id: OPEN, .. } if self.opener => {
+                    self.think_opened();
+                    return (len, true);
+                }
+                Hit::Marker { id, .. } if id >= CALLS && self.out.channel() == Channel::Content => {
+                    if let Some(done) = self.enter(rest, id, last) {
+                        return done;
+                    }
+                    self.begun = true;
+                }
+                _ => self.begun = true,
+            }
+        }
+        match self.format.set(self.out.channel(), self.calls).find(rest, last) {
+            Hit::Text => {
+                self.out.text(rest);
+                (rest.len(), true)
+            }
+            Hit::Partial { at } => {
+                self.out.text(&rest[..at]);
+                (at, false)
+            }
+            Hit::Marker { at, .. } if at > 0 => {
+                self.out.text(&rest[..at]);
+                (at, true)
+            }
+            Hit::Marker { len, id, .. } => self.marker(rest, len, id, last),
+        }
+    }
+
+    /// Acts on the marker that `rest` begins with.
+    fn marker(&mut self, rest: &str, len: usize, id: u16, last: bool) -> (usize, bool) {
+        match id {
+            OPEN => self.think_opened(),
+            CLOSE => {
+                if self.out.channel() == Channel::Reasoning {
+                    self.out.switch(Channel::Content);
+                    self.begun = false;
+                    self.opener = false;
+                }
+            }
+            END => self.out.end_token(&rest[..len]),
+            _ => {
+                if let Some(done) = self.enter(rest, id, last) {
+                    return done;
+                }
+                let first = rest.chars().next().map_or(rest.len(), char::len_utf8);
+                self.out.text(&rest[..first]);
+                return (first, true);
+            }
+        }
+        (len, true)
+    }
+
+    fn think_opened(&mut self) {
+        // An opener that the prompt already wrote is dropped.
+        self.out.switch(Channel::Reasoning);
+        self.begun = true;
+    }
+
+    /// Asks the syntax about an opener; `None` if it is text.
+    fn enter(&mut self, rest: &str, id: u16, last: bool) -> Option<(usize, bool)> {
+        let syntax = self.format.syntax.as_ref()?;
+        match syntax.enter(usize::from(id - CALLS), rest, last, &self.request) {
+            Enter::Hold => Some((0, false)),
+            Enter::Text => None,
+            Enter::Calls(read, reader) => {
+                // What counts only at the start is a guess until its first call is certain.
+                if self.begun {
+                    self.out.enter_calls();
+                }
+                self.begun = true;
+                self.reader = Some(reader);
+                Some((read, true))
+            }
+        }
+    }
+
+    /// True if the delta can go out unchanged: the hot path of plain text.
+    #[inline]
+    fn passes(&self, text: &str) -> bool {
+        self.begun
+            && self.reader.is_none()
+            && self.held.is_empty()
+            && !text.is_empty()
+            && self.out.can_pass(text)
+            && self.format.set(self.out.channel(), self.calls).is_clear(text)
+    }
+}
+
+impl Machine for TextMachine {
+    fn push(&mut self, text: &str) -> Step {
+        if self.passes(text) {
+            return Step::Pass(self.out.channel());
+        }
+        if self.held.is_empty() {
+            let read = self.drive(text, false);
+            self.held.push_str(&text[read..]);
+        } else {
+            let mut input = std::mem::take(&mut self.held);
+            input.push_str(text);
+            let read = self.drive(&input, false);
+            input.drain(..read);
+            self.held = input;
+        }
+        self.out.step()
+    }
+
+    fn finish(&mut self, cause: &StopCause) -> Tail {
+        let stopped = cause.is_stop();
+        let mut input = std::mem::take(&mut self.held);
+        // What may be a marker cut by the token limit is neither text nor markup: it is dropped.
+        if !stopped && self.reader.is_none() && !input.is_empty() {
+            self.out.discard_pending();
+            input.clear();
+        }
+        let mut at = 0;
+        while at < input.len() && (stopped || self.reader.is_none()) {
+            let read = self.drive(&input[at..], true);
+            if read == 0 {
+                break;
+            }
+            at += read;
+        }
+        if let Some(mut reader) = self.reader.take()
+            && let Some(text) = reader.finish(stopped, &self.request, &mut self.out)
+        {
+            self.out.text(&text);
+        }
+        self.out.tail(cause)
+    }
+}

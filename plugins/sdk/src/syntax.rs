@@ -1,0 +1,74 @@
+//! The border between the text machine and the engines that read tool calls.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::emit::Emitter;
+use crate::tools::ToolSet;
+
+/// What engines may know about the request.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The declared tools.
+    pub tools: Arc<ToolSet>,
+    /// Tool calls already in the conversation, for ids that count them.
+    pub history_calls: u32,
+}
+
+/// Where an opener counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere in text.
+    Anywhere,
+    /// Only as the first thing of the answer.
+    Start,
+}
+
+/// A literal that may begin a block of calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opener {
+    /// The literal.
+    pub text: String,
+    /// Where it counts.
+    pub place: Place,
+}
+
+/// What an engine says about text that begins with one of its openers.
+#[derive(Debug)]
+pub enum Enter {
+    /// More text is needed to tell.
+    Hold,
+    /// It is text after all.
+    Text,
+    /// A block: that many bytes are read, the reader takes what follows.
+    Calls(usize, Box<dyn Reader>),
+}
+
+/// How far a reader came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// That many bytes are read; the rest is held until more text comes.
+    More(usize),
+    /// That many bytes are read and the block is over.
+    Over(usize),
+    /// That many bytes are read, and it was no block: this is text.
+    Text(usize, String),
+}
+
+/// How a format writes tool calls, compiled for parsing.
+pub trait Syntax: fmt::Debug + Send + Sync {
+    /// The literals that may begin calls.
+    fn openers(&self) -> Vec<Opener>;
+    /// Judges `input`, which begins with opener number `opener`. With `last`, no more text comes.
+    fn enter(&self, opener: usize, input: &str, last: bool, request: &Request) -> Enter;
+    /// Every literal that the engine looks for, for descriptors.
+    fn markers(&self) -> Vec<String>;
+}
+
+/// Reads one block of calls. What it returns depends on the text alone, never on how it was cut.
+pub trait Reader: fmt::Debug {
+    /// Reads on. `input` begins with what the last call left unread.
+    fn read(&mut self, input: &str, last: bool, request: &Request, out: &mut Emitter) -> Read;
+    /// The message ends inside the block; `stopped` if the model ended it itself. Text returned is content.
+    fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String>;
+}

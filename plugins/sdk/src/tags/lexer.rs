@@ -1,0 +1,337 @@
+//! Recognises the tags of one format: tolerant of spacing and quoting, strict about names.
+
+use super::{CallForm, ParamForm, Slot, TagCalls, Typing};
+
+/// Longest tag; what is longer is text.
+const MAX_TAG: usize = 1024;
+
+/// What an element is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Block,
+    Call,
+    Param,
+    Key,
+    Value,
+    Ignored,
+}
+
+/// A recognised tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tag<'a> {
+    /// Bytes from `<` to `>`.
+    pub(super) len: usize,
+    pub(super) role: Role,
+    pub(super) closing: bool,
+    pub(super) self_closing: bool,
+    /// The function's name or the parameter's key.
+    pub(super) name: Option<&'a str>,
+    /// The typing attribute.
+    pub(super) typed: Option<&'a str>,
+}
+
+/// Whether text begins with a tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lex<'a> {
+    Tag(Tag<'a>),
+    /// It may become one.
+    Partial,
+    Not,
+}
+
+/// An element that the format knows.
+#[derive(Clone, Debug)]
+struct Element {
+    tag: &'static str,
+    role: Role,
+    slot: Option<Slot>,
+}
+
+/// The lexer of one format.
+#[derive(Clone, Debug)]
+pub(super) struct Lexer {
+    prefixes: &'static [&'static str],
+    elements: Vec<Element>,
+    typed: Option<&'static str>,
+}
+
+impl Lexer {
+    pub(super) fn new(spec: &'static TagCalls) -> Lexer {
+        let plain = |tag, role| Element { tag, role, slot: None };
+        let mut elements: Vec<Element> = spec.blocks.iter().map(|tag| plain(*tag, Role::Block)).collect();
+        if let CallForm::Element { tag, name } = spec.call {
+            elements.push(Element { tag, role: Role::Call, slot: Some(name) });
+        }
+        match spec.param {
+            ParamForm::Element { tag, key } => elements.push(Element { tag, role: Role::Param, slot: Some(key) }),
+            ParamForm::Pair { key, value } => elements.extend([plain(key, Role::Key), plain(value, Role::Value)]),
+        }
+        elements.extend(spec.ignored.iter().map(|tag| plain(*tag, Role::Ignored)));
+        // Longest first: a name may begin with another one.
+        elements.sort_by_key(|e| std::cmp::Reverse(e.tag.len()));
+        let typed = match spec.typing {
+            Typing::Attribute(name) => Some(name),
+            Typing::Schema => None,
+        };
+        Lexer { prefixes: spec.prefixes, elements, typed }
+    }
+
+    /// The ways to write the tag `name` without attributes.
+    pub(super) fn spellings(&self, name: &str, closing: bool) -> impl Iterator<Item = String> {
+        let slash = if closing { "/" } else { "" };
+        let spaced = |p: &&str| !p.is_empty() && !name.starts_with(' ');
+        let all: Vec<String> = self
+            .prefixes
+            .iter()
+            .flat_map(|p| {
+                let tight = format!("<{slash}{p}{name}>");
+                [Some(tight), spaced(p).then(|| format!("<{slash}{p} {name}>"))].into_iter().flatten()
+            })
+            .collect();
+        all.into_iter()
+    }
+
+    /// Openers and closers in the format's first spelling.
+    pub(super) fn markers(&self) -> Vec<String> {
+        let prefix = self.prefixes.first().copied().unwrap_or_default();
+        let mut all = Vec::new();
+        for e in &self.elements {
+            let head = match e.slot {
+                None => format!("<{prefix}{}>", e.tag),
+                Some(Slot::Equals) => format!("<{prefix}{}=", e.tag),
+                Some(Slot::Attribute(a)) => format!("<{prefix}{} {a}=\"", e.tag),
+            };
+            all.extend([head, format!("</{prefix}{}>", e.tag)]);
+        }
+        all
+    }
+
+    /// Whether `input` begins with a tag of the format.
+    pub(super) fn lex<'a>(&self, input: &'a str, last: bool) -> Lex<'a> {
+        match self.scan(input) {
+            Err(Cut::Short) if !last && input.len() <= MAX_TAG => Lex::Partial,
+            Err(_) => Lex::Not,
+            Ok(tag) => Lex::Tag(tag),
+        }
+    }
+
+    fn scan<'a>(&self, input: &'a str) -> Result<Tag<'a>, Cut> {
+        let mut cursor = Cursor { text: input, at: 0 };
+        cursor.expect("<")?;
+        let closing = cursor.optional("/")?;
+        let mut result = Err(Cut::No);
+        for prefix in self.prefixes {
+            let mut after = cursor;
+            match after.expect(prefix).and_then(|()| self.element(after, closing, !prefix.is_empty())) {
+                Ok(tag) => return Ok(tag),
+                Err(Cut::Short) => result = Err(Cut::Short),
+                Err(Cut::No) => {}
+            }
+        }
+        result
+    }
+
+    /// The rest of a tag after its prefix.
+    fn element<'a>(&self, mut cursor: Cursor<'a>, closing: bool, prefixed: bool) -> Result<Tag<'a>, Cut> {
+        if prefixed {
+            cursor.spaces()?;
+        }
+        let mut result = Err(Cut::No);
+        for element in &self.elements {
+            let mut after = cursor;
+            match after.expect(element.tag).and_then(|()| self.attributes(after, element, closing)) {
+                Ok(tag) => return Ok(tag),
+                Err(Cut::Short) => result = Err(Cut::Short),
+                Err(Cut::No) => {}
+            }
+        }
+        result
+    }
+
+    /// The rest of a tag after its name.
+    fn attributes<'a>(&self, mut cursor: Cursor<'a>, element: &Element, closing: bool) -> Result<Tag<'a>, Cut> {
+        let mut tag = Tag { len: 0, role: element.role, closing, self_closing: false, name: None, typed: None };
+        if !closing && element.slot == Some(Slot::Equals) {
+            cursor.expect("=")?;
+            let value = cursor.until(b'>')?;
+            tag.name = Some(value.trim().trim_matches(['"', '\'']));
+            tag.len = cursor.at;
+            return Ok(tag);
+        }
+        loop {
+            let spaced = cursor.spaces()?;
+            if cursor.optional(">")? {
+                break;
+            }
+            if !closing && cursor.optional("/")? {
+                cursor.expect(">")?;
+                tag.self_closing = true;
+                break;
+            }
+            let (Some(Slot::Attribute(slot)), true, false) = (element.slot, spaced, closing) else {
+                return Err(Cut::No);
+            };
+            let (key, value) = cursor.attribute()?;
+            if key == slot {
+                tag.name = Some(value);
+            } else if Some(key) == self.typed {
+                tag.typed = Some(value);
+            }
+        }
+        if !closing && element.slot.is_some() && tag.name.is_none() {
+            return Err(Cut::No);
+        }
+        tag.len = cursor.at;
+        Ok(tag)
+    }
+}
+
+/// Why text is no tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// It ends too early.
+    Short,
+    No,
+}
+
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn expect(&mut self, literal: &str) -> Result<(), Cut> {
+        let rest = self.rest();
+        if rest.starts_with(literal) {
+            self.at += literal.len();
+            return Ok(());
+        }
+        Err(if literal.starts_with(rest) { Cut::Short } else { Cut::No })
+    }
+
+    fn optional(&mut self, literal: &str) -> Result<bool, Cut> {
+        match self.expect(literal) {
+            Ok(()) => Ok(true),
+            Err(Cut::No) => Ok(false),
+            Err(Cut::Short) => Err(Cut::Short),
+        }
+    }
+
+    /// Skips spaces; true if there were any. An end of the text here leaves the tag open.
+    fn spaces(&mut self) -> Result<bool, Cut> {
+        let rest = self.rest();
+        let body = rest.trim_start();
+        self.at += rest.len() - body.len();
+        if body.is_empty() { Err(Cut::Short) } else { Ok(body.len() < rest.len()) }
+    }
+
+    /// Reads up to `end`, which is skipped. Nothing in between may be a bracket, and it may not be empty.
+    fn until(&mut self, end: u8) -> Result<&'a str, Cut> {
+        let rest = self.rest();
+        for (at, byte) in rest.bytes().enumerate() {
+            if byte == end && at > 0 {
+                self.at += at + 1;
+                return Ok(&rest[..at]);
+            }
+            if byte == end || byte == b'<' {
+                return Err(Cut::No);
+            }
+        }
+        Err(Cut::Short)
+    }
+
+    /// `key="value"`, `key='value'` or `key=value`.
+    fn attribute(&mut self) -> Result<(&'a str, &'a str), Cut> {
+        let rest = self.rest();
+        let len = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
+        let key = &rest[..len];
+        if key.is_empty() {
+            return Err(Cut::No);
+        }
+        self.at += len;
+        self.expect("=")?;
+        for quote in ['"', '\''] {
+            if self.optional(quote.encode_utf8(&mut [0; 4]))? {
+                let rest = self.rest();
+                let len = rest.find([quote, '\n']).ok_or(Cut::Short)?;
+                if rest.as_bytes()[len] == b'\n' {
+                    return Err(Cut::No);
+                }
+                self.at += len + 1;
+                return Ok((key, &rest[..len]));
+            }
+        }
+        let rest = self.rest();
+        let len = rest.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/' | '<')).ok_or(Cut::Short)?;
+        if len == 0 {
+            return Err(Cut::No);
+        }
+        self.at += len;
+        Ok((key, &rest[..len]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static DSML: TagCalls = TagCalls {
+        prefixes: &["｜DSML｜"],
+        blocks: &["tool_calls"],
+        call: CallForm::Element { tag: "invoke", name: Slot::Attribute("name") },
+        param: ParamForm::Element { tag: "parameter", key: Slot::Attribute("name") },
+        typing: Typing::Attribute("string"),
+        ..TagCalls::BASE
+    };
+    static QWEN: TagCalls = TagCalls {
+        blocks: &["tool_call"],
+        call: CallForm::Element { tag: "function", name: Slot::Equals },
+        param: ParamForm::Element { tag: "parameter", key: Slot::Equals },
+        ..TagCalls::BASE
+    };
+
+    /// Every strict prefix of `text` is partial, `text` itself a tag.
+    fn tag<'a>(lexer: &Lexer, text: &'a str) -> Tag<'a> {
+        for (at, _) in text.char_indices().skip(1) {
+            assert_eq!(lexer.lex(&text[..at], false), Lex::Partial, "{}", &text[..at]);
+            assert_eq!(lexer.lex(&text[..at], true), Lex::Not, "{}", &text[..at]);
+        }
+        match lexer.lex(text, false) {
+            Lex::Tag(tag) => tag,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn reads_dsml_tags_of_every_spelling() {
+        let lexer = Lexer::new(&DSML);
+        let p = tag(&lexer, "<｜DSML｜parameter name=\"a>b\" string=\"true\">");
+        assert_eq!((p.role, p.name, p.typed), (Role::Param, Some("a>b"), Some("true")));
+        assert!(tag(&lexer, "<｜DSML｜ invoke name='f' />").self_closing);
+        assert!(tag(&lexer, "</｜DSML｜ invoke>").closing);
+        assert_eq!(tag(&lexer, "<｜DSML｜tool_calls>").role, Role::Block);
+    }
+
+    #[test]
+    fn prose_is_not_a_tag() {
+        let lexer = Lexer::new(&DSML);
+        for text in ["<｜DSML｜invoke name= and", "<｜DSML｜ markers", "<｜DSML｜invoke>", "</｜DSML｜param now", "<b>"]
+        {
+            assert_eq!(lexer.lex(text, false), Lex::Not, "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_equals_tags() {
+        let lexer = Lexer::new(&QWEN);
+        assert_eq!(tag(&lexer, "<function=get_weather>").name, Some("get_weather"));
+        assert_eq!(tag(&lexer, "<parameter=\"city\">").name, Some("city"));
+        assert_eq!(lexer.lex("<function=>", false), Lex::Not);
+        assert_eq!(lexer.lex("<tool_calendar>", false), Lex::Not);
+    }
+}

@@ -1,0 +1,195 @@
+//! One parameter's value on its way to JSON.
+
+use super::ValueTrim;
+use crate::coerce;
+use crate::emit::Emitter;
+use crate::json::{self, Checker, Fed};
+use crate::tools::JsonTypes;
+
+/// From this size on, an object or array that is valid so far is streamed instead of withheld.
+const STREAM_FROM: usize = 4096;
+/// Longest value that is withheld until it is complete.
+const MAX_HELD: usize = 1 << 20;
+
+/// What a value becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A string: streamed.
+    Text,
+    /// What the schema accepts.
+    Typed(JsonTypes),
+    /// JSON; a string if it is not.
+    Json,
+    /// Kept as it is: it may turn out to be the whole arguments.
+    Wrapped,
+    /// Nothing: the key was there before.
+    Discard,
+}
+
+/// A value being read.
+#[derive(Debug)]
+pub(super) struct Value {
+    /// What stands before the value: separator, key, colon.
+    head: String,
+    kind: Kind,
+    trim: ValueTrim,
+    /// Nothing but layout has come yet.
+    lead: bool,
+    /// Layout that is dropped if the value ends here.
+    tail: String,
+    raw: String,
+    object: Option<Object>,
+}
+
+/// An object or array that is checked while it comes.
+#[derive(Debug, Default)]
+struct Object {
+    checker: Checker,
+    checked: String,
+    bad: bool,
+    streaming: bool,
+}
+
+impl Value {
+    /// Begins a value; a string's opening quote goes out at once.
+    pub(super) fn new(head: String, kind: Kind, trim: ValueTrim, out: &mut Emitter) -> Value {
+        let lead = trim != ValueTrim::Nothing;
+        let mut value = Value { head, kind, trim, lead, tail: String::new(), raw: String::new(), object: None };
+        if kind == Kind::Text {
+            value.head.push('"');
+            out.args(&value.head);
+        }
+        value
+    }
+
+    /// The next piece. `false`: the value is too long to be withheld, or broke after it was streamed.
+    pub(super) fn feed(&mut self, piece: &str, out: &mut Emitter) -> bool {
+        let mut piece = piece;
+        if self.lead && !piece.is_empty() {
+            piece = match self.trim {
+                ValueTrim::OneNewline => {
+                    self.lead = false;
+                    piece.strip_prefix('\n').unwrap_or(piece)
+                }
+                _ => piece.trim_start(),
+            };
+            if piece.is_empty() {
+                return true;
+            }
+            self.lead = false;
+        }
+        let body = match self.trim {
+            ValueTrim::Nothing => piece,
+            ValueTrim::OneNewline => piece.strip_suffix('\n').unwrap_or(piece),
+            ValueTrim::Whitespace => piece.trim_end(),
+        };
+        let one = self.trim == ValueTrim::OneNewline && body.len() < piece.len();
+        let mut ok = true;
+        if !body.is_empty() || one {
+            let tail = std::mem::take(&mut self.tail);
+            ok = self.write(&tail, out) && self.write(body, out);
+        }
+        self.tail.push_str(&piece[body.len()..]);
+        ok
+    }
+
+    fn write(&mut self, text: &str, out: &mut Emitter) -> bool {
+        if text.is_empty() {
+            return true;
+        }
+        match self.kind {
+            Kind::Discard => true,
+            Kind::Text => {
+                out.args_with(|args| json::escape_into(text, args));
+                true
+            }
+            Kind::Wrapped => {
+                self.raw.push_str(text);
+                self.raw.len() <= MAX_HELD
+            }
+            Kind::Typed(_) | Kind::Json => self.hold(text, out),
+        }
+    }
+
+    fn hold(&mut self, text: &str, out: &mut Emitter) -> bool {
+        let mut text = text;
+        if self.object.is_none() && self.raw.trim_start().is_empty() {
+            let body = text.trim_start();
+            let container = match self.kind {
+                Kind::Typed(accepts) => {
+                    body.starts_with('{') && accepts.accepts(JsonTypes::OBJECT)
+                        || body.starts_with('[') && accepts.accepts(JsonTypes::ARRAY)
+                }
+                _ => body.starts_with(['{', '[']),
+            };
+            if container {
+                self.object = Some(Object::default());
+                self.raw.push_str(&text[..text.len() - body.len()]);
+                text = body;
+            }
+        }
+        let Some(object) = self.object.as_mut() else {
+            self.raw.push_str(text);
+            return self.raw.len() <= MAX_HELD;
+        };
+        object.check(text);
+        if object.streaming {
+            out.args(&std::mem::take(&mut object.checked));
+            return !object.bad;
+        }
+        self.raw.push_str(text);
+        if !object.bad && self.raw.len() >= STREAM_FROM {
+            object.streaming = true;
+            self.head.push_str(&std::mem::take(&mut object.checked));
+            out.args(&self.head);
+            self.raw = String::new();
+        }
+        self.raw.len() <= MAX_HELD
+    }
+
+    /// The value is complete. `false`: it broke after it was streamed.
+    pub(super) fn end(mut self, out: &mut Emitter) -> bool {
+        match self.kind {
+            Kind::Discard | Kind::Wrapped => {}
+            Kind::Text => out.args("\""),
+            Kind::Typed(_) | Kind::Json => match self.object.as_ref() {
+                Some(object) if object.streaming => return !object.bad && object.checker.is_done(),
+                _ => {
+                    let text = self.take_json();
+                    self.head.push_str(&text);
+                    out.args(&self.head);
+                }
+            },
+        }
+        true
+    }
+
+    /// The value as it was written.
+    pub(super) fn into_raw(self) -> String {
+        self.raw
+    }
+
+    /// The complete value as JSON text.
+    fn take_json(&mut self) -> String {
+        match (self.object.take(), self.kind) {
+            (Some(object), _) if !object.bad && object.checker.is_done() => object.checked,
+            (_, Kind::Json) => coerce::json_or_text(&self.raw),
+            (_, Kind::Typed(accepts)) => coerce::coerce(&self.raw, accepts),
+            (_, _) => json::quote(&self.raw),
+        }
+    }
+}
+
+impl Object {
+    fn check(&mut self, text: &str) {
+        let mut rest = text;
+        if !self.bad && !self.checker.is_done() {
+            match self.checker.feed(text, &mut self.checked) {
+                Fed::More => return,
+                Fed::Done(n) => rest = &text[n..],
+                Fed::Bad(_) => self.bad = true,
+            }
+        }
+        self.bad |= !rest.trim_start().is_empty();
+    }
+}
