@@ -8,4 +8,5 @@ pub mod sample;
 mod schedule;
 mod sequence;
 mod transfer;
+pub mod verify;
 pub mod weights;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::exec::Executor;
+use crate::exec::{Capacity, Executor};
 
 /// How the engine schedules. Names follow vLLM's and SGLang's flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Config {
     pub max_queued_requests: usize,
     /// Tokens that a client may lag behind before its sequence is paused.
     pub stream_tokens: usize,
+    /// KV blocks to use; 0: all that the executor has. vLLM's `num-gpu-blocks-override`.
+    pub num_blocks: usize,
     /// Reuse the KV of blocks whose content was computed before.
     pub enable_prefix_caching: bool,
     /// Only requests of the same share reuse each other's blocks, so that timing tells one tenant nothing about another.
@@ -34,6 +36,7 @@ impl Default for Config {
             long_prefill_token_threshold: 0,
             max_queued_requests: 1024,
             stream_tokens: 64,
+            num_blocks: 0,
             enable_prefix_caching: true,
             prefix_caching_per_share: false,
             share_weights: HashMap::new(),
@@ -95,6 +98,12 @@ pub enum StartError {
 }
 
 impl Config {
+    /// Blocks of an executor that are used.
+    pub(super) fn blocks(&self, capacity: Capacity) -> u32 {
+        let wanted = u32::try_from(self.num_blocks).unwrap_or(u32::MAX);
+        if wanted == 0 { capacity.blocks } else { wanted.min(capacity.blocks) }
+    }
+
     pub(super) fn check(&self) -> Result<(), StartError> {
         let at_least = |name, value, least| {
             if value < least { Err(StartError::Setting { name, value, least }) } else { Ok(()) }

@@ -62,7 +62,7 @@ impl Engine {
     /// A setting that cannot work, executors without room or that do not match, or no thread.
     pub fn start(workers: Workers, config: &Config) -> Result<Self, StartError> {
         config.check()?;
-        let (model, limits) = inspect(&workers)?;
+        let (model, limits) = inspect(&workers, config)?;
         let started = worker::start(workers, config, limits)?;
         Ok(Self(Arc::new(Inner {
             model,
@@ -143,7 +143,7 @@ impl Drop for Inner {
     }
 }
 
-fn inspect(workers: &Workers) -> Result<(ModelSpec, Limits), StartError> {
+fn inspect(workers: &Workers, config: &Config) -> Result<(ModelSpec, Limits), StartError> {
     let executors: Vec<&dyn Executor> = match workers {
         Workers::Both(both) => vec![&**both],
         Workers::Split { prefill, decode } => vec![&**prefill, &**decode],
@@ -161,7 +161,7 @@ fn inspect(workers: &Workers) -> Result<(ModelSpec, Limits), StartError> {
         if *executor.model() != model {
             return Err(StartError::Mismatch("model"));
         }
-        blocks = blocks.min(c.blocks as usize);
+        blocks = blocks.min(config.blocks(c) as usize);
     }
     let tokens = blocks.saturating_mul(model.cache.block_tokens as usize);
     Ok((model.clone(), Limits { max_total_tokens: tokens.min(model.context_length as usize), blocks }))

@@ -8,3 +8,4 @@ mod faults;
 mod laws;
 mod limits;
 mod order;
+mod verify;

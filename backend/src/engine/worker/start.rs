@@ -159,7 +159,8 @@ fn prefill_role(config: &Config) -> PrefillRole {
 
 /// A worker without roles.
 fn bare(index: usize, device: Box<dyn Executor>, config: &Config, (shared, reuse): (Arc<Shared>, bool)) -> Worker {
-    let capacity = device.capacity();
+    let mut capacity = device.capacity();
+    capacity.blocks = config.blocks(capacity);
     let rows = config.max_num_batched_tokens.min(capacity.rows as usize);
     // A decoding sequence always has a row, so no rotation between them is needed.
     let max_seqs = config.max_num_seqs.min(rows);

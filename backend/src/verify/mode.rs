@@ -1,0 +1,68 @@
+//! The kinds of load under which output is compared.
+
+use crate::api::GenerateRequest;
+use crate::engine::Config;
+
+/// One kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// For people.
+    pub name: &'static str,
+    /// All requests at once, or one after another.
+    pub together: bool,
+    /// Prefill and decode on two executors.
+    pub split: bool,
+    /// Most prompt tokens of a sequence in a step; 0 is no limit.
+    pub chunk: usize,
+    /// Prefix cache on, and everything run twice, so that the second pass reads what the first one wrote.
+    pub reuse: bool,
+    /// So few KV blocks that sequences are preempted.
+    pub tight: bool,
+    /// Copies of the requests are aborted among them.
+    pub aborts: bool,
+}
+
+impl Mode {
+    /// What everything is compared with: one after another, nothing reused.
+    #[must_use]
+    pub const fn alone() -> Self {
+        Self { name: "alone", together: false, split: false, chunk: 0, reuse: false, tight: false, aborts: false }
+    }
+
+    pub(super) fn config(&self, requests: &[GenerateRequest], concurrency: usize, longest_blocks: usize) -> Config {
+        let longest_output = requests.iter().map(|r| r.max_tokens as usize).max().unwrap_or(1);
+        Config {
+            max_num_seqs: if self.together { concurrency } else { 1 },
+            long_prefill_token_threshold: self.chunk,
+            max_queued_requests: requests.len() * 3 + 1,
+            // Streams are read one after another here; none may wait for its reader.
+            stream_tokens: longest_output + 1,
+            enable_prefix_caching: self.reuse,
+            num_blocks: if self.tight { longest_blocks + longest_blocks.div_ceil(2) + 1 } else { 0 },
+            ..Config::default()
+        }
+    }
+}
+
+/// Every mode that is compared with [`Mode::alone`].
+#[must_use]
+pub fn modes() -> Vec<Mode> {
+    let together = Mode { name: "together", together: true, ..Mode::alone() };
+    vec![
+        together,
+        Mode { name: "together, prompts in chunks of 7", chunk: 7, ..together },
+        Mode { name: "together, prefix cache", reuse: true, ..together },
+        Mode { name: "together, prefix cache, chunks of 7", reuse: true, chunk: 7, ..together },
+        Mode { name: "together, too little KV memory", tight: true, ..together },
+        Mode { name: "together, others aborted", aborts: true, reuse: true, ..together },
+        Mode { name: "prefill and decode apart", split: true, ..together },
+        Mode {
+            name: "prefill and decode apart, prefix cache, chunks of 7",
+            split: true,
+            reuse: true,
+            chunk: 7,
+            ..together
+        },
+        Mode { name: "prefill and decode apart, others aborted", split: true, aborts: true, ..together },
+    ]
+}
