@@ -1,0 +1,148 @@
+//! The executor: one device with one model, that checks plans, runs them and draws tokens.
+
+mod check;
+mod open;
+
+pub use open::{CpuRunOptions, open_cpu};
+
+use sluicegate_kernels::batch::{Batch, Extent};
+use sluicegate_kernels::ops::{HostRows, Ops, Step};
+
+use crate::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+use crate::layers::Caches;
+use crate::models::Model;
+use crate::sample;
+use check::Checker;
+
+/// Runs plans on a device.
+#[derive(Debug)]
+pub struct Runner<D> {
+    device: D,
+    model: Model,
+    caches: Caches,
+    spec: ModelSpec,
+    capacity: Capacity,
+    checker: Checker,
+    extents: Vec<Extent>,
+    samples: Vec<u32>,
+    scratch: sample::Scratch,
+}
+
+impl<D: Ops> Runner<D> {
+    pub(crate) fn new(device: D, model: Model, caches: Caches, spec: ModelSpec, capacity: Capacity) -> Self {
+        Self {
+            device,
+            model,
+            caches,
+            checker: Checker::new(&spec, capacity),
+            spec,
+            capacity,
+            extents: Vec::with_capacity(capacity.sequences as usize),
+            samples: Vec::with_capacity(capacity.sequences as usize),
+            scratch: sample::Scratch::default(),
+        }
+    }
+
+    /// Runs a plan without drawing tokens and shows the logits of its sample rows: for tests and for measuring quality.
+    ///
+    /// # Errors
+    /// See [`ExecError`].
+    pub fn logits(&mut self, plan: &Plan) -> Result<HostRows<'_>, ExecError> {
+        self.checker.check(plan).map_err(ExecError::BadPlan)?;
+        self.extents.clear();
+        self.extents.extend(plan.sequences.iter().map(|s| Extent {
+            row: s.row,
+            rows: s.rows,
+            start: s.start,
+            table: s.table,
+            table_len: s.table_len,
+            slot: s.slot,
+        }));
+        self.samples.clear();
+        self.samples.extend(plan.samples.iter().map(|s| s.row));
+        let batch = Batch {
+            tokens: &plan.tokens,
+            extents: &self.extents,
+            block_tables: &plan.block_tables,
+            samples: &self.samples,
+        };
+        let failed = |e: sluicegate_kernels::ops::DeviceError| ExecError::Device(e.to_string());
+        if self.device.begin(&batch).map_err(failed)? == Step::Run {
+            self.model.forward(&mut self.device);
+        }
+        self.device.host(self.model.logits()).map_err(failed)
+    }
+}
+
+impl<D: Ops> Executor for Runner<D> {
+    fn model(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        out.clear();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut logits = self.logits(plan)?;
+        for (i, row) in plan.samples.iter().enumerate() {
+            out.push(sample::sample(logits.row(i), row, &mut scratch));
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn reset_slot(&mut self, slot: u32) {
+        for (state, spec) in self.caches.states.iter().zip(&self.caches.spec.states) {
+            // Once per sequence, so the zeros need not be kept.
+            self.device.write_state(*state, slot, &vec![0; spec.bytes as usize]);
+        }
+    }
+
+    fn read_block(&self, block: u32, out: &mut [u8]) {
+        let mut rest = out;
+        for (pool, bytes) in self.pools() {
+            let (part, after) = rest.split_at_mut(bytes);
+            self.device.read_block(pool, block, part);
+            rest = after;
+        }
+    }
+
+    fn write_block(&mut self, block: u32, bytes: &[u8]) {
+        let mut rest = bytes;
+        for (pool, bytes) in self.pools().collect::<Vec<_>>() {
+            let (part, after) = rest.split_at(bytes);
+            self.device.write_block(pool, block, part);
+            rest = after;
+        }
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        let mut rest = out;
+        for (state, spec) in self.caches.states.iter().zip(&self.caches.spec.states) {
+            let (part, after) = rest.split_at_mut(spec.bytes as usize);
+            self.device.read_state(*state, slot, part);
+            rest = after;
+        }
+    }
+
+    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        let mut rest = bytes;
+        for (state, spec) in self.caches.states.iter().zip(&self.caches.spec.states) {
+            let (part, after) = rest.split_at(spec.bytes as usize);
+            self.device.write_state(*state, slot, part);
+            rest = after;
+        }
+    }
+}
+
+impl<D> Runner<D> {
+    /// Pools with their bytes per block, in declaration order.
+    fn pools(&self) -> impl Iterator<Item = (sluicegate_kernels::ops::Pool, usize)> {
+        let spec = &self.caches.spec;
+        let bytes = |p: &crate::exec::PoolSpec| (spec.block_tokens / p.tokens_per_row * p.row_bytes) as usize;
+        self.caches.pools.iter().copied().zip(spec.pools.iter().map(bytes))
+    }
+}

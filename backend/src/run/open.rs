@@ -1,0 +1,88 @@
+//! From a model folder to an executor.
+
+use std::path::Path;
+
+use sluicegate_kernels::batch::Limits;
+use sluicegate_kernels::cpu::{Arithmetic, Cpu, CpuOptions, Isa};
+use sluicegate_kernels::ops::KvStore;
+
+use super::Runner;
+use crate::exec::{Capacity, ModelSpec};
+use crate::layers::LoadError;
+use crate::models::{Model, ModelOptions};
+use crate::weights::Checkpoint;
+
+/// How a model runs on the CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuRunOptions {
+    /// KV blocks.
+    pub blocks: u32,
+    /// Tokens in a block, a multiple of 16.
+    pub block_tokens: u32,
+    /// Sequences at a time; also the most rows that are sampled in one step.
+    pub sequences: u32,
+    /// Rows in a step.
+    pub rows: u32,
+    /// Number format of cached keys and values.
+    pub kv_store: KvStore,
+    /// Reference or fast.
+    pub arithmetic: Arithmetic,
+    /// Threads; 0 is one for each core that the process may use.
+    pub threads: usize,
+}
+
+impl Default for CpuRunOptions {
+    /// Fast arithmetic, BF16 cache of 32,768 tokens, 64 sequences.
+    fn default() -> Self {
+        Self {
+            blocks: 2048,
+            block_tokens: 16,
+            sequences: 64,
+            rows: 512,
+            kv_store: KvStore::Bf16,
+            arithmetic: Arithmetic::Fast,
+            threads: 0,
+        }
+    }
+}
+
+impl CpuRunOptions {
+    /// The specification: f32 activations and cache, weights decoded exactly.
+    #[must_use]
+    pub fn reference() -> Self {
+        Self { kv_store: KvStore::F32, arithmetic: Arithmetic::Reference, ..Self::default() }
+    }
+}
+
+/// Opens a model folder on the CPU.
+///
+/// # Errors
+/// What is wrong with the checkpoint, or why the device can't run it.
+pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, LoadError> {
+    let checkpoint = Checkpoint::open(dir)?;
+    let config = checkpoint.config();
+    let context = config.max_position_embeddings;
+    let limits = Limits {
+        rows: options.rows as usize,
+        samples: options.sequences as usize,
+        table_entries: options.sequences as usize * context.div_ceil(options.block_tokens.max(1) as usize),
+        block_tokens: options.block_tokens as usize,
+        blocks: options.blocks as usize,
+        slots: options.sequences as usize,
+    };
+    let plain = CpuOptions::default();
+    let threads = if options.threads == 0 { plain.threads } else { options.threads };
+    let cpu = CpuOptions { threads, arithmetic: options.arithmetic, isa: Isa::best() };
+    let mut device = Cpu::new(cpu, limits).map_err(|e| LoadError::Device(e.to_string()))?;
+    let model_options = ModelOptions { kv_store: options.kv_store, block_tokens: options.block_tokens };
+    let (model, caches) = Model::build(&checkpoint, model_options, &mut device)?;
+    let spec = ModelSpec {
+        architecture: config.architecture.clone(),
+        vocab_size: config.vocab_size as u32,
+        context_length: context as u32,
+        eos_ids: checkpoint.eos_ids().to_vec(),
+        cache: caches.spec.clone(),
+    };
+    let capacity = Capacity { blocks: options.blocks, sequences: options.sequences, rows: options.rows };
+    Ok(Runner::new(device, model, caches, spec, capacity))
+}

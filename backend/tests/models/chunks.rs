@@ -1,0 +1,64 @@
+//! Prefill whole, in uneven chunks, token by token, in other blocks, beside other sequences: the same bits.
+
+use proptest::prelude::*;
+use sluicegate_backend::exec::Executor;
+use sluicegate_backend::run::CpuRunOptions;
+
+use crate::drive::{decode, logits, open};
+use crate::golden::{Golden, model};
+
+fn check(options: CpuRunOptions) {
+    let golden = Golden::read("llama_nvfp4");
+    let mut runner = open(&model("llama_nvfp4_modelopt"), options);
+    let tables: [Vec<u32>; 2] = [(0..32).collect(), (0..32).map(|b| (b * 19 + 5) % 64).collect()];
+    for p in &golden.prompts {
+        let tokens: Vec<u32> = p.ids.iter().chain(&p.greedy).copied().collect();
+        let whole = logits(&mut runner, &tokens, &[160], &tables[0]);
+        for (chunks, table) in [(&[1][..], 0), (&[3, 16, 1, 33, 8], 1), (&[17], 1)] {
+            let found = logits(&mut runner, &tokens, chunks, &tables[table]);
+            assert!(found == whole, "{}: chunks {chunks:?}", p.name);
+        }
+    }
+}
+
+#[test]
+fn chunking_does_not_matter_in_reference_arithmetic() {
+    check(CpuRunOptions::reference());
+}
+
+#[test]
+fn chunking_does_not_matter_in_fast_arithmetic() {
+    check(CpuRunOptions::default());
+}
+
+#[test]
+fn a_block_that_was_carried_elsewhere_is_the_same() {
+    let golden = Golden::read("llama_nvfp4");
+    let tokens = &golden.prompts[1].ids;
+    let open = || open(&model("llama_nvfp4_modelopt"), CpuRunOptions::default());
+    let (mut here, mut there) = (open(), open());
+    let whole = logits(&mut here, tokens, &[160], &[0, 1, 2]);
+    let mut bytes = vec![0; here.model().cache.block_bytes()];
+    for (from, to) in [(0, 9), (1, 4)] {
+        here.read_block(from, &mut bytes);
+        there.write_block(to, &bytes);
+    }
+    // The first 32 tokens' keys and values came by copy.
+    let rest = there.logits(&crate::drive::plan(&tokens[32..], 32, &[9, 4, 7])).unwrap().row(0).to_vec();
+    assert!(rest == whole[32]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn decoding_together_equals_decoding_alone(
+        prompts in prop::collection::vec(prop::collection::vec(3..512u32, 1..20), 2..5),
+    ) {
+        let mut runner = open(&model("llama_nvfp4_modelopt"), CpuRunOptions::default());
+        let together = decode(&mut runner, &prompts, 12);
+        for (prompt, expected) in prompts.iter().zip(together) {
+            prop_assert_eq!(&decode(&mut runner, std::slice::from_ref(prompt), 12)[0], &expected);
+        }
+    }
+}

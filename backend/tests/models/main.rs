@@ -1,0 +1,7 @@
+//! Models against numbers that an independent implementation computed: see `tests/golden/README.md`.
+
+mod chunks;
+mod drive;
+mod fast;
+mod golden;
+mod llama;
