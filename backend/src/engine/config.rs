@@ -22,6 +22,8 @@ pub struct Config {
     pub num_blocks: usize,
     /// Reuse the KV of blocks whose content was computed before.
     pub enable_prefix_caching: bool,
+    /// Host memory for KV blocks that the device evicts, in bytes; 0: none. They come back when a prefix matches.
+    pub kv_offloading_bytes: usize,
     /// Only requests of the same share reuse each other's blocks, so that timing tells one tenant nothing about another.
     pub prefix_caching_per_share: bool,
     /// Weights of shares in fair queueing; a share that is not named has weight 1.
@@ -38,6 +40,7 @@ impl Default for Config {
             stream_tokens: 64,
             num_blocks: 0,
             enable_prefix_caching: true,
+            kv_offloading_bytes: 0,
             prefix_caching_per_share: false,
             share_weights: HashMap::new(),
         }

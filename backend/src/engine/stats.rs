@@ -23,6 +23,8 @@ pub struct Stats {
     pub blocks_held: usize,
     /// Blocks kept only for prefix reuse; evicted when room is needed.
     pub blocks_cached: usize,
+    /// Blocks whose content is kept in host memory.
+    pub blocks_host: usize,
     /// Per-sequence slots of all workers.
     pub slots_total: usize,
     /// Slots in use.
@@ -35,6 +37,8 @@ pub struct Stats {
     pub prompt_tokens_total: u64,
     /// Of these, tokens whose KV was reused.
     pub cached_tokens_total: u64,
+    /// Blocks brought back from host memory.
+    pub blocks_loaded_total: u64,
     /// Tokens generated.
     pub generated_tokens_total: u64,
     /// Requests that reached their own end.
@@ -61,6 +65,8 @@ impl Stats {
         self.blocks_free += other.blocks_free;
         self.blocks_held += other.blocks_held;
         self.blocks_cached += other.blocks_cached;
+        self.blocks_host += other.blocks_host;
+        self.blocks_loaded_total += other.blocks_loaded_total;
         self.slots_total += other.slots_total;
         self.slots_used += other.slots_used;
         self.tokens_per_second += other.tokens_per_second;

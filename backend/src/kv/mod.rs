@@ -1,4 +1,4 @@
-//! KV memory of one worker: paged blocks, their owners, the prefix cache, and the sequences' state slots.
+//! KV memory of one worker: paged blocks, their owners, the prefix cache and its host tier, and state slots.
 //!
 //! Everything here belongs to the worker's thread (`Rc`, so the compiler holds us to it). Sizes come from
 //! [`CacheSpec`](crate::exec::CacheSpec) alone: a block id names the same block in every pool, so pools of a layer can
@@ -6,6 +6,7 @@
 
 mod block;
 mod hash;
+mod host;
 mod pool;
 mod slot;
 mod table;
@@ -15,75 +16,61 @@ mod tests;
 pub(crate) use slot::Slot;
 pub(crate) use table::BlockTable;
 
-use hash::Chain;
+use std::rc::Rc;
+
+use crate::exec::{CacheSpec, Capacity, Executor};
+use block::{Filling, Ready};
+use hash::{BlockHash, Chain};
+use host::HostTier;
 use pool::{Counts, Pool};
 use slot::Slots;
 
-use crate::exec::{CacheSpec, Capacity};
-
-/// The blocks and slots of one device.
+/// The blocks and slots of one device, and the host memory behind it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pool: Pool,
     slots: Slots,
+    host: HostTier,
     block_tokens: usize,
+    block_bytes: usize,
     reuse: bool,
+    loaded: u64,
+}
+
+/// What a worker's memory is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemorySize {
+    /// The device.
+    pub(crate) capacity: Capacity,
+    /// Most sequences at once.
+    pub(crate) max_seqs: usize,
+    /// Whether prefixes are reused.
+    pub(crate) reuse: bool,
+    /// Bytes of the host tier.
+    pub(crate) host_bytes: usize,
 }
 
 impl Memory {
     /// Memory for a device. Prefixes are reused only for architectures whose whole past lies in blocks: a state slot
     /// is not addressed by token, so a matched block says nothing about it.
-    pub(crate) fn new(spec: &CacheSpec, capacity: Capacity, max_seqs: usize, reuse: bool) -> Self {
+    pub(crate) fn new(spec: &CacheSpec, size: MemorySize) -> Self {
+        let max_seqs = u32::try_from(size.max_seqs).unwrap_or(u32::MAX);
+        let reuse = size.reuse && spec.states.is_empty();
+        let host_blocks = if reuse { size.host_bytes / spec.block_bytes().max(1) } else { 0 };
         Self {
-            pool: Pool::new(capacity.blocks),
-            slots: Slots::new(capacity.sequences.min(u32::try_from(max_seqs).unwrap_or(u32::MAX))),
+            pool: Pool::new(size.capacity.blocks),
+            slots: Slots::new(size.capacity.sequences.min(max_seqs)),
+            host: HostTier::new(host_blocks),
             block_tokens: spec.block_tokens as usize,
-            reuse: reuse && spec.states.is_empty(),
+            block_bytes: spec.block_bytes(),
+            reuse,
+            loaded: 0,
         }
     }
 
-    /// A table that begins with every block already computed for the front of `tokens`. At least one token is left to
-    /// compute, because the next token is drawn from its row.
-    pub(crate) fn match_prefix(&self, tokens: &[u32], salt: Option<u64>) -> BlockTable {
-        let mut table = BlockTable::new(self.block_tokens, Chain::new(salt), self.reuse);
-        if self.reuse {
-            table.match_prefix(&self.pool, &tokens[..tokens.len().saturating_sub(1)]);
-        }
-        table
-    }
-
-    /// A table for the first `filled` of `tokens`, whose blocks `write` fills from elsewhere: it is called with the
-    /// number and the id of each block and must write every pool of it. Nothing is readable before all are written.
-    pub(crate) fn load(&self, tokens: &[u32], filled: usize, mut write: impl FnMut(usize, u32)) -> Option<BlockTable> {
-        let mut table = BlockTable::new(self.block_tokens, Chain::new(None), false);
-        if !table.grow(&self.pool, filled) {
-            return None;
-        }
-        table.readable().ids(filled).enumerate().for_each(|(i, id)| write(i, id));
-        table.advance(tokens, filled);
-        Some(table)
-    }
-
-    /// Grows a table to cover `tokens` tokens; takes nothing if there are not enough blocks.
-    #[must_use]
-    pub(crate) fn grow(&self, table: &mut BlockTable, tokens: usize) -> bool {
-        table.grow(&self.pool, tokens)
-    }
-
-    /// Blocks needed for `tokens` tokens.
-    pub(crate) fn blocks_for(&self, tokens: usize) -> usize {
-        tokens.div_ceil(self.block_tokens)
-    }
-
-    /// A free slot.
-    pub(crate) fn slot(&self) -> Option<Slot> {
-        self.slots.take()
-    }
-
-    /// Blocks that could be allocated now: free ones and cached ones nobody holds.
-    pub(crate) fn available(&self) -> usize {
-        let c = self.pool.counts();
-        c.free + c.cached
+    /// The memory together with the device it is on, which is needed to copy blocks to and from the host tier.
+    pub(crate) fn on<'a>(&'a mut self, device: &'a mut dyn Executor) -> Kv<'a> {
+        Kv { memory: self, device }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -96,5 +83,98 @@ impl Memory {
 
     pub(crate) fn slots_total(&self) -> usize {
         self.slots.total()
+    }
+
+    /// Blocks in the host tier now.
+    pub(crate) fn host_blocks(&self) -> usize {
+        self.host.len()
+    }
+
+    /// Blocks brought back from the host tier so far.
+    pub(crate) fn loaded(&self) -> u64 {
+        self.loaded
+    }
+}
+
+/// KV memory on its device.
+pub(crate) struct Kv<'a> {
+    memory: &'a mut Memory,
+    device: &'a mut dyn Executor,
+}
+
+impl Kv<'_> {
+    /// A table that begins with every block already computed for the front of `tokens`. At least one token is left to
+    /// compute, because the next token is drawn from its row.
+    pub(crate) fn match_prefix(&mut self, tokens: &[u32], salt: Option<u64>) -> BlockTable {
+        let mut table = BlockTable::new(self.memory.block_tokens, Chain::new(salt), self.memory.reuse);
+        if self.memory.reuse {
+            table.match_prefix(&tokens[..tokens.len().saturating_sub(1)], |hash| self.find(hash));
+        }
+        table
+    }
+
+    /// Grows a table to cover `tokens` tokens; takes nothing if there are not enough blocks.
+    #[must_use]
+    pub(crate) fn grow(&mut self, table: &mut BlockTable, tokens: usize) -> bool {
+        table.grow(tokens, || self.allocate())
+    }
+
+    /// A table for the first `filled` of `tokens`, whose blocks `bytes` supplies from elsewhere, every pool of a block
+    /// at once. Nothing is readable before all are written.
+    pub(crate) fn load(&mut self, tokens: &[u32], filled: usize, blocks: &[Box<[u8]>]) -> Option<BlockTable> {
+        let mut table = BlockTable::new(self.memory.block_tokens, Chain::new(None), false);
+        if !self.grow(&mut table, filled) {
+            return None;
+        }
+        table.readable().ids(filled).zip(blocks).for_each(|(id, bytes)| self.device.write_block(id, bytes));
+        table.advance(tokens, filled);
+        Some(table)
+    }
+
+    /// A free slot, cleared.
+    pub(crate) fn slot(&mut self) -> Option<Slot> {
+        let slot = self.memory.slots.take()?;
+        self.device.reset_slot(slot.id());
+        Some(slot)
+    }
+
+    /// Writes the state of a slot.
+    pub(crate) fn write_state(&mut self, slot: &Slot, state: &[u8]) {
+        self.device.write_state(slot.id(), state);
+    }
+
+    /// Blocks needed for `tokens` tokens.
+    pub(crate) fn blocks_for(&self, tokens: usize) -> usize {
+        tokens.div_ceil(self.memory.block_tokens)
+    }
+
+    /// Blocks that could be allocated now: free ones and cached ones nobody holds.
+    pub(crate) fn available(&self) -> usize {
+        let c = self.memory.pool.counts();
+        c.free + c.cached
+    }
+
+    /// The block with this content: on the device, or brought back from the host tier. A block that is being brought
+    /// back cannot be found by anyone else before it is complete, since only completing it publishes it.
+    fn find(&mut self, hash: BlockHash) -> Option<Ready> {
+        if let Some(ready) = self.memory.pool.find(hash) {
+            return Some(ready);
+        }
+        let bytes = self.memory.host.get(hash)?;
+        let block = self.allocate()?;
+        self.device.write_block(block.id(), &bytes);
+        self.memory.loaded += 1;
+        Some(block.complete(Some(hash)))
+    }
+
+    /// A block to write. If a cached one is evicted for it, its content goes to the host tier first.
+    fn allocate(&mut self) -> Option<Filling> {
+        let (block, evicted) = self.memory.pool.allocate()?;
+        if let Some(hash) = evicted.filter(|h| self.memory.host.wants(*h)) {
+            let mut bytes = vec![0; self.memory.block_bytes];
+            self.device.read_block(block.id(), &mut bytes);
+            self.memory.host.insert(hash, Rc::from(bytes));
+        }
+        Some(block)
     }
 }

@@ -64,15 +64,16 @@ impl Pool {
         Counts { total, free, held: total - free - cached, cached }
     }
 
-    /// A block to write, free or else the least recently used cached one.
-    pub(crate) fn allocate(&self) -> Option<Filling> {
+    /// A block to write: a free one, or else the least recently used cached one, whose content is named too and still
+    /// in the block.
+    pub(crate) fn allocate(&self) -> Option<(Filling, Option<BlockHash>)> {
         let mut p = self.0.borrow_mut();
-        let id = match p.free.pop() {
-            Some(id) => id,
+        let (id, evicted) = match p.free.pop() {
+            Some(id) => (id, None),
             None => p.evict()?,
         };
         p.states[id as usize] = State::Filling;
-        Some(Filling::new(id, self.clone()))
+        Some((Filling::new(id, self.clone()), evicted))
     }
 
     /// The block that holds this content, if there is one.
@@ -139,12 +140,13 @@ impl Pool {
 }
 
 impl Inner {
-    fn evict(&mut self) -> Option<u32> {
+    fn evict(&mut self) -> Option<(u32, Option<BlockHash>)> {
         let (_, id) = self.idle.pop_first()?;
-        if let State::Ready { published: Some(hash), .. } = self.states[id as usize] {
+        let State::Ready { published, .. } = self.states[id as usize] else { return Some((id, None)) };
+        if let Some(hash) = published {
             self.index.remove(&hash);
         }
-        Some(id)
+        Some((id, published))
     }
 
     fn hold(&mut self, id: u32) {

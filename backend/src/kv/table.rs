@@ -1,8 +1,7 @@
 //! The block table of one sequence: reused blocks, completed ones, and those being filled.
 
 use super::block::{Filling, Ready};
-use super::hash::Chain;
-use super::pool::Pool;
+use super::hash::{BlockHash, Chain};
 
 #[derive(Debug)]
 enum Entry {
@@ -55,12 +54,12 @@ impl BlockTable {
         Self { entries: Vec::new(), filled: 0, block_tokens, chain, publish }
     }
 
-    /// Takes the longest run of published blocks for the front of `tokens`. Only for an empty table.
-    pub(crate) fn match_prefix(&mut self, pool: &Pool, tokens: &[u32]) {
+    /// Takes the longest run of blocks that `find` has for the front of `tokens`. Only for an empty table.
+    pub(crate) fn match_prefix(&mut self, tokens: &[u32], mut find: impl FnMut(BlockHash) -> Option<Ready>) {
         debug_assert!(self.entries.is_empty());
         for block in tokens.chunks_exact(self.block_tokens) {
             let next = self.chain.then(block);
-            let Some(ready) = pool.find(next.hash()) else { return };
+            let Some(ready) = find(next.hash()) else { return };
             self.chain = next;
             self.entries.push(Entry::Ready(ready));
             self.filled += self.block_tokens;
@@ -68,10 +67,10 @@ impl BlockTable {
     }
 
     /// Adds blocks until the table covers `tokens` tokens, all or none.
-    pub(crate) fn grow(&mut self, pool: &Pool, tokens: usize) -> bool {
+    pub(crate) fn grow(&mut self, tokens: usize, mut allocate: impl FnMut() -> Option<Filling>) -> bool {
         let had = self.entries.len();
         while self.entries.len() * self.block_tokens < tokens {
-            let Some(block) = pool.allocate() else {
+            let Some(block) = allocate() else {
                 self.entries.truncate(had);
                 return false;
             };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::plan::PlanBuilder;
 use crate::exec::Sampled;
-use crate::kv::Memory;
+use crate::kv::Kv;
 use crate::sequence::{Decoding, Outcome, Prefilled, Resident, Sequence, Waiting};
 
 /// A slow client's sequence keeps its memory for this long when others wait for it.
@@ -60,7 +60,7 @@ impl DecodeRole {
     pub(crate) fn plan(
         &mut self,
         builder: &mut PlanBuilder,
-        memory: &Memory,
+        kv: &mut Kv<'_>,
         now: Instant,
         mut surrender: impl FnMut() -> bool,
     ) -> Vec<Waiting> {
@@ -71,7 +71,7 @@ impl DecodeRole {
         let mut preempted = Vec::new();
         self.planned = 0;
         while let Some(d) = self.running.get_mut(self.planned).filter(|d| d.paused_since.is_none()) {
-            if memory.grow(&mut d.table, d.seq.tokens.len()) {
+            if kv.grow(&mut d.table, d.seq.tokens.len()) {
                 self.planned += 1;
             } else if !surrender() {
                 preempted.extend(self.running.pop().map(Decoding::preempt));

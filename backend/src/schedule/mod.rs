@@ -7,5 +7,5 @@ mod queue;
 
 pub(crate) use decode::DecodeRole;
 pub(crate) use plan::PlanBuilder;
-pub(crate) use prefill::{Admission, Admitted, PrefillRole};
+pub(crate) use prefill::{Admission, PrefillRole};
 pub(crate) use queue::FairQueue;

@@ -3,7 +3,7 @@
 use super::plan::PlanBuilder;
 use super::queue::FairQueue;
 use crate::exec::Sampled;
-use crate::kv::Memory;
+use crate::kv::Kv;
 use crate::sequence::{Prefilled, Prefilling, Resident, Sequence, Waiting};
 
 /// What bounds admission.
@@ -34,13 +34,12 @@ pub(crate) struct PrefillStep {
     pub(crate) rows: usize,
 }
 
-/// Figures of one admission.
-#[derive(Clone, Copy, Debug)]
+/// Figures of what a plan admitted for the first time.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Admitted {
-    pub(crate) slot: u32,
-    pub(crate) cached: usize,
-    /// Prompt tokens, or 0 for a sequence that had been preempted.
-    pub(crate) prompt: usize,
+    pub(crate) prompt_tokens: usize,
+    /// Of these, tokens whose KV was reused.
+    pub(crate) cached_tokens: usize,
 }
 
 impl PrefillRole {
@@ -49,23 +48,16 @@ impl PrefillRole {
     }
 
     /// Fills what is left of the step: first the sequences already begun, oldest first, then newly admitted ones.
-    /// `reserve` blocks are left for sequences that decode. Calls `admitted` for each new sequence, whose slot must be
-    /// cleared before the plan runs.
-    pub(crate) fn plan(
-        &mut self,
-        builder: &mut PlanBuilder,
-        memory: &Memory,
-        reserve: usize,
-        mut admitted: impl FnMut(Admitted),
-    ) {
+    /// `reserve` blocks are left for sequences that decode. Returns the figures of what was admitted.
+    pub(crate) fn plan(&mut self, builder: &mut PlanBuilder, kv: &mut Kv<'_>, reserve: usize) -> Admitted {
+        let mut admitted = Admitted::default();
         self.planned.clear();
         for i in 0.. {
             if builder.rows_left() == 0 {
-                return;
+                break;
             }
             if i == self.running.len() {
-                let Some((next, new)) = self.admit(memory, reserve) else { return };
-                admitted(new);
+                let Some(next) = self.admit(kv, reserve, &mut admitted) else { break };
                 self.running.push(next);
             }
             let p = &self.running[i];
@@ -73,28 +65,32 @@ impl PrefillRole {
             builder.push(&p.seq, &p.table, &p.slot, rows);
             self.planned.push(rows);
         }
+        admitted
     }
 
     /// The next waiting sequence with all the memory it needs, or none.
-    fn admit(&mut self, memory: &Memory, reserve: usize) -> Option<(Prefilling, Admitted)> {
-        let slot = memory.slot()?;
+    fn admit(&mut self, kv: &mut Kv<'_>, reserve: usize, admitted: &mut Admitted) -> Option<Prefilling> {
+        let slot = kv.slot()?;
         let salt_by_share = self.admission.salt_by_share;
         let mut table = None;
         let waiting = self.queue.pop_if(
             |w| w.seq.has_room(),
             |w| {
-                let mut t = memory.match_prefix(&w.seq.tokens, salt_by_share.then_some(w.seq.share));
-                let missing = memory.blocks_for(w.seq.tokens.len()) - t.len();
-                let fits = memory.available() >= missing + reserve && memory.grow(&mut t, w.seq.tokens.len());
+                let mut t = kv.match_prefix(&w.seq.tokens, salt_by_share.then_some(w.seq.share));
+                let missing = kv.blocks_for(w.seq.tokens.len()) - t.len();
+                let fits = kv.available() >= missing + reserve && kv.grow(&mut t, w.seq.tokens.len());
                 table = fits.then_some(t);
                 fits
             },
         )?;
-        let prompt = if waiting.seq.cached.is_none() { waiting.seq.prompt_len } else { 0 };
+        let is_new = waiting.seq.cached.is_none();
         let next = waiting.admit(table?, slot);
         self.queue.charge(next.seq.share, next.remaining());
-        let new = Admitted { slot: next.slot.id(), cached: next.table.filled(), prompt };
-        Some((next, new))
+        if is_new {
+            admitted.prompt_tokens += next.seq.prompt_len;
+            admitted.cached_tokens += next.table.filled();
+        }
+        Some(next)
     }
 
     /// Takes back the rows of a completed step. `drawn` yields the sampled tokens in plan order.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Inbound, Outbound};
 use crate::exec::Executor;
-use crate::kv::Memory;
+use crate::kv::Kv;
 use crate::sequence::{Prefilled, Resident, Sequence};
 
 /// Both ends of the hand-over; clones share it. It never holds more sequences than the device has slots.
@@ -21,7 +21,7 @@ impl Outbound for HandOver {
 }
 
 impl Inbound for HandOver {
-    fn take(&mut self, _: &Memory, _: &mut dyn Executor) -> Option<Prefilled<Resident>> {
+    fn take(&mut self, _: &mut Kv<'_>) -> Option<Prefilled<Resident>> {
         self.0.borrow_mut().pop_front()
     }
 

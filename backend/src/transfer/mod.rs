@@ -11,7 +11,7 @@ pub(crate) use pages::{PageReceiver, PageSender, page_link};
 use std::fmt::Debug;
 
 use crate::exec::Executor;
-use crate::kv::Memory;
+use crate::kv::Kv;
 use crate::sequence::{Prefilled, Resident, Sequence};
 
 /// The prefill role's end.
@@ -23,7 +23,7 @@ pub(crate) trait Outbound: Debug {
 /// The decode role's end.
 pub(crate) trait Inbound: Debug {
     /// The next sequence, with memory of this worker; none if none has come or there is no memory for it.
-    fn take(&mut self, memory: &Memory, device: &mut dyn Executor) -> Option<Prefilled<Resident>>;
+    fn take(&mut self, kv: &mut Kv<'_>) -> Option<Prefilled<Resident>>;
     /// Sequences that have come and wait for memory.
     fn waiting(&self) -> usize;
     /// Removes every sequence for which `gone` holds.

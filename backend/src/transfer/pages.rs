@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Inbound, Outbound};
 use crate::engine::Shared;
 use crate::exec::{CacheSpec, Executor};
-use crate::kv::Memory;
+use crate::kv::Kv;
 use crate::sequence::{Prefilled, Resident, Sequence};
 
 /// Sequences whose pages may be in host memory, between the devices.
@@ -85,15 +85,14 @@ impl PageReceiver {
 }
 
 impl Inbound for PageReceiver {
-    fn take(&mut self, memory: &Memory, device: &mut dyn Executor) -> Option<Prefilled<Resident>> {
+    fn take(&mut self, kv: &mut Kv<'_>) -> Option<Prefilled<Resident>> {
         self.receive();
         let next = self.pending.front()?;
-        let slot = memory.slot()?;
-        let Pages { blocks, state, filled, .. } = &next.kv;
-        let table = memory.load(&next.seq.tokens, *filled, |i, id| device.write_block(id, &blocks[i]))?;
-        device.write_state(slot.id(), state);
-        let Prefilled { seq, arrival, first, kv } = self.pending.pop_front()?;
-        drop(kv);
+        let slot = kv.slot()?;
+        let table = kv.load(&next.seq.tokens, next.kv.filled, &next.kv.blocks)?;
+        kv.write_state(&slot, &next.kv.state);
+        let Prefilled { seq, arrival, first, kv: pages } = self.pending.pop_front()?;
+        drop(pages);
         self.shared.wake();
         Some(Prefilled { seq, arrival, first, kv: Resident { table, slot } })
     }

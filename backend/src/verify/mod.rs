@@ -50,6 +50,8 @@ pub struct ModeReport {
     pub differences: Vec<Difference>,
     /// Prompt tokens taken from the prefix cache.
     pub cached_tokens: u64,
+    /// KV blocks that came back from host memory.
+    pub loaded_blocks: u64,
     /// Sequences preempted.
     pub preempted: u64,
     /// Wall time.
@@ -113,6 +115,7 @@ pub fn run(
             tokens: outputs.iter().map(|o| o.tokens.len()).sum(),
             differences: pairs.filter_map(|(i, here)| difference(i, &reference[i], here)).collect(),
             cached_tokens: stats.cached_tokens_total,
+            loaded_blocks: stats.blocks_loaded_total,
             preempted: stats.preempted_total,
             took: began.elapsed(),
         };

@@ -16,6 +16,8 @@ pub struct Mode {
     pub chunk: usize,
     /// Prefix cache on, and everything run twice, so that the second pass reads what the first one wrote.
     pub reuse: bool,
+    /// Evicted blocks go to host memory and come back.
+    pub offload: bool,
     /// So few KV blocks that sequences are preempted.
     pub tight: bool,
     /// Copies of the requests are aborted among them.
@@ -26,7 +28,16 @@ impl Mode {
     /// What everything is compared with: one after another, nothing reused.
     #[must_use]
     pub const fn alone() -> Self {
-        Self { name: "alone", together: false, split: false, chunk: 0, reuse: false, tight: false, aborts: false }
+        Self {
+            name: "alone",
+            together: false,
+            split: false,
+            chunk: 0,
+            reuse: false,
+            offload: false,
+            tight: false,
+            aborts: false,
+        }
     }
 
     pub(super) fn config(&self, requests: &[GenerateRequest], concurrency: usize, longest_blocks: usize) -> Config {
@@ -38,6 +49,7 @@ impl Mode {
             // Streams are read one after another here; none may wait for its reader.
             stream_tokens: longest_output + 1,
             enable_prefix_caching: self.reuse,
+            kv_offloading_bytes: if self.offload { 1 << 30 } else { 0 },
             num_blocks: if self.tight { longest_blocks + longest_blocks.div_ceil(2) + 1 } else { 0 },
             ..Config::default()
         }
@@ -54,6 +66,7 @@ pub fn modes() -> Vec<Mode> {
         Mode { name: "together, prefix cache", reuse: true, ..together },
         Mode { name: "together, prefix cache, chunks of 7", reuse: true, chunk: 7, ..together },
         Mode { name: "together, too little KV memory", tight: true, ..together },
+        Mode { name: "together, too little KV memory, host tier", tight: true, reuse: true, offload: true, ..together },
         Mode { name: "together, others aborted", aborts: true, reuse: true, ..together },
         Mode { name: "prefill and decode apart", split: true, ..together },
         Mode {

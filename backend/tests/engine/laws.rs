@@ -10,10 +10,11 @@ use crate::drive::{Dice, Received, Setup, assert_idle, finish, poll, request};
 /// Any engine: few or many blocks (so that sequences are preempted), short or long chunks, one device or two.
 fn setup() -> impl Strategy<Value = Setup> {
     let sizes = (26..120_u32, 1..12_u32, 12..80_u32, 1..6_usize);
-    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let switches =
+        (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), prop_oneof![Just(0_usize), 1000..20_000_usize]);
     let chunk = prop_oneof![Just(0_usize), 1..20_usize];
-    (sizes, switches, chunk).prop_map(|((blocks, seqs, rows, stream), (stateful, split, reuse, per_share), chunk)| {
-        Setup {
+    (sizes, switches, chunk).prop_map(
+        |((blocks, seqs, rows, stream), (stateful, split, reuse, per_share, host), chunk)| Setup {
             blocks,
             seqs,
             rows,
@@ -26,10 +27,11 @@ fn setup() -> impl Strategy<Value = Setup> {
                 stream_tokens: stream,
                 enable_prefix_caching: reuse,
                 prefix_caching_per_share: per_share,
+                kv_offloading_bytes: host,
                 ..Config::default()
             },
-        }
-    })
+        },
+    )
 }
 
 proptest! {

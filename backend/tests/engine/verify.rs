@@ -83,12 +83,13 @@ fn device(stateful: bool) -> HashDevice {
 fn a_sound_device_shows_no_difference_in_any_mode() {
     for stateful in [false, true] {
         let reports = reports(|| Box::new(device(stateful)));
-        assert!(reports.len() >= 9);
+        assert!(reports.len() >= 10);
         for r in &reports {
             assert_eq!(r.differences, [], "{r:?}");
             assert!(r.requests >= 60 && r.tokens > 500, "{r:?}");
             assert_eq!(r.cached_tokens > 0, r.mode.reuse && !stateful, "{r:?}");
             assert_eq!(r.preempted > 0, r.mode.tight, "{r:?}");
+            assert_eq!(r.loaded_blocks > 0, r.mode.offload && !stateful, "{r:?}");
         }
     }
 }
@@ -100,7 +101,7 @@ fn each_flaw_is_found_where_it_acts() {
             assert!(!acts(&r) || !r.differences.is_empty(), "nothing found in mode \"{}\"", r.mode.name);
         }
     };
-    found(Flaw::LossyCopy, |r| r.mode.split);
+    found(Flaw::LossyCopy, |r| r.mode.split || r.mode.offload);
     // Too little memory keeps batches small.
     found(Flaw::BatchSize, |r| !r.mode.tight);
     found(Flaw::Chunks, |r| r.mode.chunk > 0 || r.mode.reuse);

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use super::{Decode, Meter, Prefill, Worker};
 use crate::engine::{Config, Limits, Phase, Shared, StartError, Stats, Workers};
 use crate::exec::Executor;
-use crate::kv::Memory;
+use crate::kv::{Memory, MemorySize};
 use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole};
 use crate::sequence::Waiting;
 use crate::transfer::{HandOver, PageReceiver, PageSender, page_link};
@@ -166,7 +166,10 @@ fn bare(index: usize, device: Box<dyn Executor>, config: &Config, (shared, reuse
     let max_seqs = config.max_num_seqs.min(rows);
     Worker {
         index,
-        memory: Memory::new(&device.model().cache, capacity, max_seqs, reuse),
+        memory: Memory::new(
+            &device.model().cache,
+            MemorySize { capacity, max_seqs, reuse, host_bytes: config.kv_offloading_bytes },
+        ),
         device,
         prefill: None,
         decode: None,

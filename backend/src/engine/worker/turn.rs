@@ -6,7 +6,6 @@ use super::{Decode, Prefill, Worker};
 use crate::api::{EngineError, Event};
 use crate::engine::{Phase, Stats};
 use crate::exec::ExecError;
-use crate::schedule::Admitted;
 use crate::sequence::{Outcome, Sequence, Waiting};
 
 /// How long a worker sleeps when it holds sequences but none can run: paused ones, or ones that wait for another
@@ -112,7 +111,7 @@ impl Worker {
             }
         }
         let Some(d) = &mut self.decode else { return moved };
-        while let Some(arrived) = d.arrivals.take(&self.memory, &mut *self.device) {
+        while let Some(arrived) = d.arrivals.take(&mut self.memory.on(&mut *self.device)) {
             moved = true;
             self.stats.generated_tokens_total += 1;
             if d.role.start(arrived) == Outcome::Ended {
@@ -134,7 +133,7 @@ impl Worker {
         if let Some(d) = &mut self.decode {
             let mut prefill = self.prefill.as_mut();
             let surrender = || prefill.as_mut().is_some_and(|p| p.role.surrender());
-            preempted = d.role.plan(&mut self.builder, &self.memory, now, surrender);
+            preempted = d.role.plan(&mut self.builder, &mut self.memory.on(&mut *self.device), now, surrender);
         }
         self.preempted(preempted);
         self.plan_prefill();
@@ -150,14 +149,9 @@ impl Worker {
         let Some(p) = &mut self.prefill else { return };
         // Each decoding sequence may soon need one more block.
         let reserve = self.decode.as_ref().map_or(0, |d| d.role.len() - d.role.paused());
-        let (stats, device) = (&mut self.stats, &mut self.device);
-        p.role.plan(&mut self.builder, &self.memory, reserve, |new: Admitted| {
-            device.reset_slot(new.slot);
-            if new.prompt > 0 {
-                stats.prompt_tokens_total += new.prompt as u64;
-                stats.cached_tokens_total += new.cached as u64;
-            }
-        });
+        let admitted = p.role.plan(&mut self.builder, &mut self.memory.on(&mut *self.device), reserve);
+        self.stats.prompt_tokens_total += admitted.prompt_tokens as u64;
+        self.stats.cached_tokens_total += admitted.cached_tokens as u64;
     }
 
     /// Sends preempted sequences to the queue, here or at the prefill worker.
@@ -257,6 +251,7 @@ impl Worker {
         let c = self.memory.counts();
         (s.blocks_total, s.blocks_free, s.blocks_held, s.blocks_cached) = (c.total, c.free, c.held, c.cached);
         (s.slots_total, s.slots_used) = (self.memory.slots_total(), self.memory.slots_used());
+        (s.blocks_host, s.blocks_loaded_total) = (self.memory.host_blocks(), self.memory.loaded());
         s.tokens_per_second = self.meter.rate();
         s
     }
