@@ -219,6 +219,11 @@ impl Emitter {
         self.channel = channel;
     }
 
+    /// Text of the same channel follows in another message: `joint` stands between, if text does follow.
+    pub fn join(&mut self, joint: &str) {
+        self.pending.push_str(joint);
+    }
+
     /// A block of calls certainly begins here: reasoning is over and layout before the block is dropped.
     pub fn enter_calls(&mut self) {
         self.discard_pending();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::channels::{ChannelFormat, ChannelMachine, Channels};
 use crate::config::ParserConfig;
 use crate::describe::{Descriptor, Features, Hint, OPTIONS_SCHEMA};
 use crate::emit::{AfterCalls, Layout};
@@ -9,7 +10,7 @@ use crate::stream::{Machine, TextFormat, TextMachine};
 use crate::syntax::Syntax;
 use crate::think::Think;
 use crate::tools::ToolSet;
-use crate::{calls, tags};
+use crate::{calls, python, tags};
 
 /// How a format writes tool calls.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub enum Calls {
     None,
     /// JSON between markers.
     Json(&'static calls::JsonCalls),
+    /// Python calls.
+    Python(&'static python::PythonCalls),
     /// Elements with one tag for each parameter.
     Tags(&'static tags::TagCalls),
 }
@@ -47,6 +50,8 @@ pub struct Format {
     pub think: Option<Think>,
     /// Tool calls.
     pub calls: Calls,
+    /// Output as messages with headers, which say where reasoning and calls are; `think` is not used then.
+    pub channels: Option<&'static Channels>,
     /// Layout whitespace.
     pub layout: Layout,
     /// End-of-turn tokens that some engines leave in the text; dropped at the end of a message.
@@ -67,6 +72,7 @@ impl Format {
         renderer: None,
         think: None,
         calls: Calls::None,
+        channels: None,
         layout: Layout::NEWLINES,
         end_tokens: &[],
     };
@@ -75,27 +81,41 @@ impl Format {
         match self.calls {
             Calls::None => None,
             Calls::Json(spec) => Some(Box::new(calls::JsonSyntax::new(spec))),
+            Calls::Python(spec) => Some(Box::new(python::PythonSyntax::new(spec))),
             Calls::Tags(spec) => Some(Box::new(tags::TagSyntax::new(spec))),
         }
     }
 
     fn compile(&self) -> Compiled {
-        let text = TextFormat::new(self.think, self.syntax(), self.layout, self.end_tokens);
-        Compiled { format: *self, text: Arc::new(text) }
+        let machine = match self.channels {
+            Some(spec) => Kind::Channels(Arc::new(ChannelFormat::new(spec, self.syntax()))),
+            None => Kind::Text(Arc::new(TextFormat::new(self.think, self.syntax(), self.layout, self.end_tokens))),
+        };
+        Compiled { format: *self, machine }
     }
 }
 
 #[derive(Debug)]
 struct Compiled {
     format: Format,
-    text: Arc<TextFormat>,
+    machine: Kind,
+}
+
+/// The machine that a format runs on.
+#[derive(Debug)]
+enum Kind {
+    Text(Arc<TextFormat>),
+    Channels(Arc<ChannelFormat>),
 }
 
 impl Compiled {
     fn describe(&self) -> Descriptor {
         let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let f = &self.format;
-        let tools = self.text.syntax.is_some();
+        let (reasoning, tools, markers) = match &self.machine {
+            Kind::Text(text) => (f.think.is_some(), text.syntax.is_some(), text.markers()),
+            Kind::Channels(channels) => (true, true, channels.markers()),
+        };
         Descriptor {
             name: f.name.to_owned(),
             description: f.description.to_owned(),
@@ -103,14 +123,14 @@ impl Compiled {
             aliases: f.aliases.iter().map(|(s, n)| ((*s).to_owned(), (*n).to_owned())).collect(),
             models: own(f.models),
             features: Features {
-                reasoning: f.think.is_some(),
+                reasoning,
                 tools,
                 parallel_tools: tools,
                 special_tokens: !f.special_tokens.is_empty(),
                 ..Features::default()
             },
             hints: f.hints.to_vec(),
-            markers: self.text.markers(),
+            markers,
             special_tokens: own(f.special_tokens),
             stop_strings: own(f.stop_strings),
             renderer: f.renderer.map(str::to_owned),
@@ -148,7 +168,12 @@ impl Plugin {
         let after = after_calls(&config.options, &mut notes);
         let tools = tools.unwrap_or_default();
         let text = match self.formats.iter().find(|c| c.format.name == config.format) {
-            Some(compiled) => Arc::clone(&compiled.text),
+            Some(Compiled { machine: Kind::Text(text), .. }) => Arc::clone(text),
+            Some(Compiled { machine: Kind::Channels(channels), format }) => {
+                let mut machine = ChannelMachine::new(Arc::clone(channels), config, tools, format.layout);
+                notes.iter().for_each(|n| machine.note(n));
+                return Box::new(machine);
+            }
             None => {
                 notes.push(format!("format '{}' is not one of plugin '{}'", config.format, self.name));
                 Arc::new(TextFormat::new(None, None, Layout::VERBATIM, &[]))

@@ -10,6 +10,7 @@
 //! 5. Work is linear in the output; memory is bounded.
 
 pub mod calls;
+pub mod channels;
 pub mod coerce;
 pub mod config;
 pub mod describe;
@@ -17,6 +18,7 @@ pub mod emit;
 pub mod event;
 pub mod format;
 pub mod json;
+pub mod python;
 pub mod scan;
 pub mod stream;
 pub mod syntax;

@@ -96,7 +96,8 @@ impl TextFormat {
         let mut all: Vec<String> = self.think.iter().flat_map(|t| [t.open.to_owned(), t.close.to_owned()]).collect();
         all.extend(self.syntax.iter().flat_map(|s| s.markers()));
         all.extend(self.end_tokens.iter().map(|t| (*t).to_owned()));
-        all.dedup();
+        let mut seen = std::collections::BTreeSet::new();
+        all.retain(|marker| seen.insert(marker.clone()));
         all
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::scan::Markers;
 use crate::syntax::{Enter, Opener, Place, Request, Syntax};
+pub(crate) use object::{Object, Outcome};
 use reader::JsonReader;
 
 /// A call's name as a header gives it.
@@ -21,6 +22,9 @@ pub struct Named {
 /// Reads a header: its text, the request, and the index that the call would get.
 pub type HeaderRule = fn(&str, &Request, u32) -> Option<Named>;
 
+/// Makes an id where the format prescribes its shape: the request, the function's name, the call's index.
+pub type IdRule = fn(&Request, &str, u32) -> String;
+
 /// Calls written as JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonCalls {
@@ -31,6 +35,8 @@ pub struct JsonCalls {
     pub starts: &'static [&'static str],
     /// Literals that close a block. None: the block ends with its JSON.
     pub closes: &'static [&'static str],
+    /// A block may end without its closer: text behind complete JSON is no part of it.
+    pub closes_optional: bool,
     /// Literals inside a block that mean nothing.
     pub ignored: &'static [&'static str],
     /// Keys of the function's name.
@@ -39,6 +45,8 @@ pub struct JsonCalls {
     pub args_keys: &'static [&'static str],
     /// Key of an id that the model writes.
     pub id_key: Option<&'static str>,
+    /// Makes an id where the model wrote none. Without it the gateway does.
+    pub make_id: Option<IdRule>,
     /// Each object has one key, the function's name, and its value is the arguments.
     pub name_is_key: bool,
     /// Calls are a header and then the arguments object. See [`JsonCalls::call_opens`].
@@ -50,15 +58,27 @@ pub struct JsonCalls {
 }
 
 impl JsonCalls {
+    /// The id of a call: the model's own, else one of the prescribed shape.
+    fn id(&self, written: Option<String>, request: &Request, name: &str, index: u32) -> Option<String> {
+        written.or_else(|| self.make_id.map(|rule| rule(request, name, index)))
+    }
+
+    /// A block may end without a closer.
+    fn ends_with_json(&self) -> bool {
+        self.closes.is_empty() || self.closes_optional
+    }
+
     /// Objects with `name` and `arguments` (or `parameters`).
     pub const BASE: JsonCalls = JsonCalls {
         opens: &[],
         starts: &[],
         closes: &[],
+        closes_optional: false,
         ignored: &[],
         name_keys: &["name"],
         args_keys: &["arguments", "parameters"],
         id_key: None,
+        make_id: None,
         name_is_key: false,
         header: None,
         call_opens: &[],

@@ -42,7 +42,7 @@ enum Args {
 
 /// What feeding an object did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     More,
     /// The object is complete after that many bytes.
     Done(usize),
@@ -52,7 +52,7 @@ pub(super) enum Outcome {
 
 /// One call object.
 #[derive(Debug)]
-pub(super) struct Object {
+pub(crate) struct Object {
     spec: &'static JsonCalls,
     /// A guess: nothing is emitted before a declared name and arguments are seen.
     guess: bool,
@@ -65,7 +65,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(spec: &'static JsonCalls, guess: bool) -> Object {
+    pub(crate) fn new(spec: &'static JsonCalls, guess: bool) -> Object {
         Object {
             spec,
             guess,
@@ -79,11 +79,11 @@ impl Object {
     }
 
     /// True once the call has been announced.
-    pub(super) fn is_certain(&self) -> bool {
+    pub(crate) fn is_certain(&self) -> bool {
         matches!(self.args, Args::Streaming { .. })
     }
 
-    pub(super) fn feed(&mut self, text: &str, request: &Request, out: &mut Emitter) -> Outcome {
+    pub(crate) fn feed(&mut self, text: &str, request: &Request, out: &mut Emitter) -> Outcome {
         let mut at = 0;
         while at < text.len() {
             let rest = &text[at..];
@@ -174,7 +174,7 @@ impl Object {
                 return Some(rest.len() - body.len());
             }
             if body.starts_with('{') && self.may_start(request) {
-                out.start(self.name.as_deref().unwrap_or_default(), self.id.take());
+                self.announce(request, out);
                 self.args = Args::Streaming { done: false };
             }
         }
@@ -239,6 +239,12 @@ impl Object {
         Some(())
     }
 
+    fn announce(&mut self, request: &Request, out: &mut Emitter) {
+        let name = self.name.as_deref().unwrap_or_default();
+        let id = self.spec.id(self.id.take(), request, name, out.started());
+        out.start(name, id);
+    }
+
     fn may_start(&self, request: &Request) -> bool {
         self.name.as_deref().is_some_and(|name| !self.guess || request.tools.get(name).is_some())
     }
@@ -250,7 +256,7 @@ impl Object {
             _ if !self.may_start(request) => return false,
             Args::None if self.guess => return false,
             held => {
-                out.start(self.name.as_deref().unwrap_or_default(), self.id.take());
+                self.announce(request, out);
                 out.args(if let Args::Held(text) = &held { text } else { "{}" });
             }
         }
@@ -259,7 +265,7 @@ impl Object {
     }
 
     /// The message ends here, ended by the model: a call whose arguments are complete stands.
-    pub(super) fn stop(&mut self, request: &Request, out: &mut Emitter) -> bool {
+    pub(crate) fn stop(&mut self, request: &Request, out: &mut Emitter) -> bool {
         match self.args {
             Args::Streaming { done: true } | Args::Held(_) => self.end(request, out),
             _ => false,

@@ -145,7 +145,7 @@ impl JsonReader {
             _ => {}
         }
         match rest.as_bytes()[0] {
-            b'{' if spec.call_opens.is_empty() && (self.may_go_on() || !spec.closes.is_empty()) => {
+            b'{' if spec.call_opens.is_empty() && (self.may_go_on() || !spec.ends_with_json()) => {
                 self.any = true;
                 self.at_header = false;
                 if !self.guess {
@@ -173,7 +173,7 @@ impl JsonReader {
                 self.state = State::Header;
                 Move::Go(0)
             }
-            _ if spec.closes.is_empty() && spec.call_opens.is_empty() => Move::Over(0),
+            _ if spec.ends_with_json() && spec.call_opens.is_empty() && !self.in_array => Move::Over(0),
             _ => Move::Go(rest.chars().next().map_or(rest.len(), char::len_utf8)),
         }
     }
@@ -186,9 +186,7 @@ impl JsonReader {
     fn header(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Move {
         let Some(end) = rest.find('{') else {
             if let Hit::Marker { at, .. } = self.shared.between.find(rest, false) {
-                // A call without an arguments object.
-                self.announce(&rest[..at], request, out);
-                return Move::Go(at);
+                return self.no_arguments(&rest[..at], request, out);
             }
             if rest.len() > MAX_HEADER {
                 out.malformed(&rest[..MAX_RAW.min(rest.len())]);
@@ -198,8 +196,7 @@ impl JsonReader {
             return Move::Wait(0);
         };
         if let Hit::Marker { at, .. } = self.shared.between.find(&rest[..end], true) {
-            self.announce(&rest[..at], request, out);
-            return Move::Go(at);
+            return self.no_arguments(&rest[..at], request, out);
         }
         self.raw.clear();
         if self.announce(&rest[..end], request, out) {
@@ -208,14 +205,22 @@ impl JsonReader {
         Move::Go(end)
     }
 
-    /// Starts the call that `header` names; leaves it to be closed without arguments.
+    /// A header that its call's closer follows.
+    fn no_arguments(&mut self, header: &str, request: &Request, out: &mut Emitter) -> Move {
+        if self.announce(header, request, out) {
+            out.args("{");
+        }
+        Move::Go(header.len())
+    }
+
+    /// Starts the call that `header` names; what is left of it is its closer.
     fn announce(&mut self, header: &str, request: &Request, out: &mut Emitter) -> bool {
         self.at_header = false;
         let index = out.started();
         match self.shared.spec.header.and_then(|rule| rule(header, request, index)) {
             Some(named) => {
-                out.start(&named.name, named.id);
-                out.args("{");
+                let id = self.shared.spec.id(named.id, request, &named.name, index);
+                out.start(&named.name, id);
                 self.state = State::Closing;
                 true
             }

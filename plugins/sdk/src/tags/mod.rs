@@ -1,5 +1,6 @@
 //! Calls written as elements with one tag for each parameter: DSML, Qwen XML, GLM, MiniMax and their kin.
 
+mod call;
 mod lexer;
 mod reader;
 mod value;

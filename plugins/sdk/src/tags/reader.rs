@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use super::call::Call;
 use super::lexer::{Lex, Role, Tag};
 use super::value::{Kind, Value};
 use super::{CALL_END, CallForm, Shared, Typing, VALUE_END};
 use crate::emit::Emitter;
-use crate::json::{self, Checker, Fed};
+use crate::json::{Checker, Fed};
 use crate::scan::Hit;
 use crate::syntax::{Read, Reader, Request};
-use crate::tools::ToolSet;
 
 /// Longest function name or parameter key, with its tags.
 const MAX_HEADER: usize = 4096;
@@ -29,19 +29,6 @@ enum State {
     Value(Value),
     /// The call's body is one JSON object.
     Json(Checker),
-}
-
-/// The call being read.
-#[derive(Debug)]
-struct Call {
-    name: String,
-    keys: Vec<String>,
-    /// Something of the object has been written.
-    opened: bool,
-    /// A JSON body gave the arguments.
-    json: bool,
-    /// A wrapper parameter that may turn out to be the arguments: key and raw text.
-    wrapped: Option<(String, String)>,
 }
 
 /// What one move did.
@@ -189,26 +176,14 @@ impl TagReader {
     fn start_call(&mut self, name: &str, out: &mut Emitter) {
         out.start(name, None);
         self.raw.clear();
-        self.call = Some(Call { name: name.to_owned(), keys: Vec::new(), opened: false, json: false, wrapped: None });
+        self.call = Some(Call::new(name));
         self.state = State::Body;
     }
 
     fn end_call(&mut self, out: &mut Emitter) {
-        let Some(mut call) = self.call.take() else { return };
-        match call.wrapped.take() {
-            Some((_, raw)) if !call.opened && json::object_text(&raw).is_some() => {
-                out.args(&json::object_text(&raw).unwrap_or_default());
-                out.end();
-                return;
-            }
-            Some((key, raw)) => {
-                let head = call.head(&key);
-                out.args(&(head + &crate::coerce::json_or_text(&raw)));
-            }
-            None => {}
+        if let Some(call) = self.call.take() {
+            call.end(out);
         }
-        out.args(if call.opened { "}" } else { "{}" });
-        out.end();
     }
 
     /// The call can't be mended: reported, and skipped up to its end.
@@ -262,10 +237,7 @@ impl TagReader {
             (Typing::Attribute(_), Some("false")) => Kind::Json,
             _ => by_schema,
         };
-        if let Some((wrapper, raw)) = call.wrapped.take() {
-            let head = call.head(&wrapper);
-            out.args(&(head + &crate::coerce::json_or_text(&raw)));
-        }
+        call.flush_wrapped(out);
         if call.keys.iter().any(|k| k == key) {
             out.note("a parameter came twice; the first one stands");
             kind = Kind::Discard;
@@ -368,24 +340,6 @@ impl TagReader {
             room -= 1;
         }
         self.raw.push_str(&text[..room]);
-    }
-}
-
-impl Call {
-    /// What stands before the value of `key`.
-    fn head(&mut self, key: &str) -> String {
-        let mut head = String::with_capacity(key.len() + 8);
-        head.push_str(if self.opened { ", \"" } else { "{\"" });
-        json::escape_into(key, &mut head);
-        head.push_str("\": ");
-        self.opened = true;
-        head
-    }
-
-    /// True if the model gave all that the schema requires.
-    fn has_required(&self, tools: &ToolSet) -> bool {
-        let mut required = tools.get(&self.name).into_iter().flat_map(|t| &t.params).filter(|p| p.required);
-        self.json || required.all(|p| self.keys.contains(&p.name))
     }
 }
 

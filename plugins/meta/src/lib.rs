@@ -1,0 +1,18 @@
+//! Format plugin of the Llama family.
+
+mod llama;
+mod pythonic;
+
+use sluicegate_sdk::format::Plugin;
+
+/// The formats of this component.
+pub fn plugin() -> Plugin {
+    Plugin::new(
+        "meta",
+        env!("CARGO_PKG_VERSION"),
+        "Llama 3 and 4",
+        &[llama::LLAMA3_JSON, pythonic::PYTHONIC, pythonic::LLAMA4_PYTHONIC],
+    )
+}
+
+sluicegate_sdk::export!(crate::plugin);

@@ -1,0 +1,377 @@
+//! The channel framer: output as a row of messages, each with a header that says where its body goes.
+
+use std::sync::Arc;
+
+use crate::config::{ParserConfig, ToolChoice};
+use crate::emit::{AfterCalls, Emitter, Layout};
+use crate::event::{Channel, Step, StopCause, Tail};
+use crate::json::{Checker, Fed};
+use crate::scan::{Hit, Markers};
+use crate::stream::Machine;
+use crate::syntax::{Enter, Read, Reader, Request, Syntax};
+use crate::tools::ToolSet;
+
+/// Longest header.
+const MAX_HEADER: usize = 1024;
+
+/// Where a body goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the user.
+    Content,
+    /// To the reasoning.
+    Reasoning,
+    /// Nowhere.
+    Ignore,
+    /// The body is the arguments of this call: function and id.
+    Call(String, Option<String>),
+    /// The body holds calls that the format's tool syntax reads.
+    Calls,
+}
+
+/// Reads a header. `text` is what stands before the literal that begins the body, and `body` is that literal's place in
+/// [`Channels::bodies`].
+pub type RouteRule = fn(text: &str, body: usize, request: &Request) -> Route;
+
+/// A format made of messages with headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Channels {
+    /// Literals that begin a header.
+    pub starts: &'static [&'static str],
+    /// Literals that end a header and begin the body.
+    pub bodies: &'static [&'static str],
+    /// Literals that end a body.
+    pub ends: &'static [&'static str],
+    /// Literals that mean nothing between messages.
+    pub ignored: &'static [&'static str],
+    /// How the output begins when the prompt already wrote the header's start. Text that begins otherwise, and not
+    /// with one of the literals above, is content.
+    pub headers: &'static [&'static str],
+    /// See [`RouteRule`].
+    pub route: RouteRule,
+    /// Written between two bodies of the same channel.
+    pub joint: &'static str,
+}
+
+const START: u16 = 0;
+const END: u16 = 1;
+const IGNORED: u16 = 2;
+const HEADER: u16 = 3;
+/// Body literal `n` is `BODY + n`.
+const BODY: u16 = 16;
+
+/// [`Channels`] compiled for parsing.
+#[derive(Debug)]
+pub struct ChannelFormat {
+    spec: &'static Channels,
+    syntax: Option<Box<dyn Syntax>>,
+    /// What may stand at the very beginning.
+    first: Markers,
+    /// What may follow in a header.
+    header: Markers,
+    /// What ends a body.
+    body: Markers,
+}
+
+impl ChannelFormat {
+    /// Compiles the marker sets.
+    pub fn new(spec: &'static Channels, syntax: Option<Box<dyn Syntax>>) -> ChannelFormat {
+        let list = |list: &'static [&'static str], id: u16| list.iter().map(move |text| (*text, id));
+        let bodies = || spec.bodies.iter().enumerate().map(|(n, text)| (*text, BODY + n as u16));
+        let frame = || list(spec.starts, START).chain(list(spec.ends, END)).chain(list(spec.ignored, IGNORED));
+        ChannelFormat {
+            spec,
+            syntax,
+            first: Markers::new(frame().chain(bodies()).chain(list(spec.headers, HEADER))),
+            header: Markers::new(frame().chain(bodies())),
+            body: Markers::new(list(spec.starts, START).chain(list(spec.ends, END))),
+        }
+    }
+
+    /// Every literal the machine looks for, for descriptors.
+    pub fn markers(&self) -> Vec<String> {
+        let s = self.spec;
+        let all = [s.starts, s.bodies, s.ends, s.ignored];
+        let mut all: Vec<String> = all.iter().flat_map(|list| list.iter().map(|t| (*t).to_owned())).collect();
+        all.extend(self.syntax.iter().flat_map(|s| s.markers()));
+        let mut seen = std::collections::BTreeSet::new();
+        all.retain(|marker| seen.insert(marker.clone()));
+        all
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has come yet.
+    Begin,
+    /// In a header.
+    Header,
+    /// In a body that is text.
+    Text,
+    /// In a body that nobody sees.
+    Ignore,
+    /// In the arguments of a call; `None` before they begin.
+    Args(Option<Checker>),
+    /// Behind complete arguments.
+    Complete,
+    /// In a body that the tool syntax reads; `None` before its opener.
+    Calls(Option<Box<dyn Reader>>),
+}
+
+/// A parser of a channel format.
+#[derive(Debug)]
+pub struct ChannelMachine {
+    format: Arc<ChannelFormat>,
+    request: Request,
+    calls: bool,
+    state: State,
+    /// Channels that have had a body: content, reasoning.
+    used: [bool; 2],
+    held: String,
+    out: Emitter,
+}
+
+impl ChannelMachine {
+    /// A parser for one message.
+    pub fn new(format: Arc<ChannelFormat>, config: &ParserConfig, tools: Arc<ToolSet>, layout: Layout) -> Self {
+        let calls = !tools.is_empty() && config.tool_choice != ToolChoice::None;
+        let request = Request { tools, history_calls: config.history_calls };
+        // What follows a call has a header of its own, so it is never stray text.
+        let out = Emitter::new(layout, AfterCalls::Content, Channel::Content);
+        ChannelMachine { format, request, calls, state: State::Begin, used: [false; 2], held: String::new(), out }
+    }
+
+    /// Reports something odd about the configuration with the first push.
+    pub fn note(&mut self, text: &str) {
+        self.out.note(text);
+    }
+
+    fn drive(&mut self, input: &str, last: bool) -> usize {
+        let mut at = 0;
+        while at < input.len() {
+            let (read, go_on) = self.go(&input[at..], last);
+            at += read;
+            if !go_on {
+                break;
+            }
+        }
+        at
+    }
+
+    fn go(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        match &mut self.state {
+            State::Begin => self.begin(rest, last),
+            State::Header => self.header(rest, last),
+            State::Args(_) => self.arguments(rest, last),
+            State::Calls(Some(reader)) => match reader.read(rest, last, &self.request, &mut self.out) {
+                Read::More(n) => (n, false),
+                Read::Over(n) | Read::Text(n, _) => {
+                    self.state = State::Ignore;
+                    (n, true)
+                }
+            },
+            State::Text | State::Ignore | State::Complete | State::Calls(None) => self.body(rest, last),
+        }
+    }
+
+    /// The first text decides whether there is a header at all.
+    fn begin(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        match self.format.first.find_here(rest, last) {
+            Hit::Partial { .. } => return (0, false),
+            Hit::Marker { .. } => self.state = State::Header,
+            Hit::Text => self.open(Route::Content),
+        }
+        (0, true)
+    }
+
+    fn header(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        match self.format.header.find(rest, last) {
+            Hit::Marker { at, len, id } if id >= BODY => {
+                let route = (self.format.spec.route)(&rest[..at], usize::from(id - BODY), &self.request);
+                self.open(route);
+                (at + len, true)
+            }
+            // A header begins anew; what stood before it is noise.
+            Hit::Marker { at, len, .. } => (at + len, true),
+            Hit::Text | Hit::Partial { .. } if rest.len() <= MAX_HEADER => (0, false),
+            Hit::Text | Hit::Partial { .. } => {
+                self.open(Route::Content);
+                (0, true)
+            }
+        }
+    }
+
+    /// Begins a body.
+    fn open(&mut self, route: Route) {
+        self.state = match route {
+            Route::Content => self.open_text(Channel::Content),
+            Route::Reasoning => self.open_text(Channel::Reasoning),
+            Route::Ignore => State::Ignore,
+            // Nobody asked for calls: the body is text.
+            Route::Call(..) | Route::Calls if !self.calls => self.open_text(Channel::Content),
+            Route::Call(name, id) => {
+                self.out.start(&name, id);
+                State::Args(None)
+            }
+            Route::Calls => State::Calls(None),
+        };
+    }
+
+    fn open_text(&mut self, channel: Channel) -> State {
+        self.out.switch(channel);
+        let used = &mut self.used[usize::from(channel == Channel::Reasoning)];
+        if std::mem::replace(used, true) {
+            self.out.join(self.format.spec.joint);
+        }
+        State::Text
+    }
+
+    /// Reads a body up to its end.
+    fn body(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        if let State::Calls(None) = self.state {
+            let body = rest.trim_start();
+            if body.len() < rest.len() {
+                return (rest.len() - body.len(), true);
+            }
+            match self.enter(rest, last) {
+                Some(done) => return done,
+                None => self.state = State::Ignore,
+            }
+        }
+        let format = Arc::clone(&self.format);
+        let (text, done) = match format.body.find(rest, last) {
+            Hit::Text => (rest, (rest.len(), true)),
+            Hit::Partial { at } => (&rest[..at], (at, false)),
+            Hit::Marker { at, .. } if at > 0 => (&rest[..at], (at, true)),
+            Hit::Marker { len, .. } => {
+                self.close();
+                return (len, true);
+            }
+        };
+        if matches!(self.state, State::Text) {
+            self.out.text(text);
+        }
+        done
+    }
+
+    /// Hands the body to the tool syntax if it begins with one of its openers.
+    fn enter(&mut self, rest: &str, last: bool) -> Option<(usize, bool)> {
+        let syntax = self.format.syntax.as_ref()?;
+        for (n, opener) in syntax.openers().iter().enumerate() {
+            if rest.starts_with(opener.text.as_str()) {
+                return match syntax.enter(n, rest, last, &self.request) {
+                    Enter::Hold => Some((0, false)),
+                    Enter::Text => None,
+                    Enter::Calls(read, reader) => {
+                        self.state = State::Calls(Some(reader));
+                        Some((read, true))
+                    }
+                };
+            }
+            if !last && opener.text.starts_with(rest) {
+                return Some((0, false));
+            }
+        }
+        None
+    }
+
+    /// The body ends.
+    fn close(&mut self) {
+        match self.state {
+            State::Complete => {
+                self.out.args("}");
+                self.out.end();
+            }
+            State::Args(_) => self.out.abandon(""),
+            _ => {}
+        }
+        self.state = State::Header;
+    }
+
+    /// Reads the arguments of a call. An empty body is `{}`.
+    fn arguments(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        let State::Args(args) = &mut self.state else { return (0, true) };
+        let Some(checker) = args else {
+            let body = rest.trim_start();
+            if body.len() < rest.len() {
+                return (rest.len() - body.len(), true);
+            }
+            self.state = match self.format.body.find_here(rest, last) {
+                Hit::Partial { .. } => return (0, false),
+                Hit::Marker { .. } => {
+                    self.out.args("{");
+                    State::Complete
+                }
+                Hit::Text if rest.starts_with('{') => State::Args(Some(Checker::default())),
+                Hit::Text => self.broken(),
+            };
+            return (0, true);
+        };
+        let fed = self.out.args_with(|args| {
+            let fed = checker.feed(rest, args);
+            if matches!(fed, Fed::Done(_)) {
+                args.pop();
+            }
+            fed
+        });
+        match fed {
+            Fed::More => (rest.len(), true),
+            Fed::Done(n) => {
+                self.state = State::Complete;
+                (n, true)
+            }
+            Fed::Bad(n) => {
+                self.state = self.broken();
+                (n, true)
+            }
+        }
+    }
+
+    fn broken(&mut self) -> State {
+        self.out.abandon("");
+        State::Ignore
+    }
+
+    #[inline]
+    fn passes(&self, text: &str) -> bool {
+        matches!(self.state, State::Text)
+            && self.held.is_empty()
+            && !text.is_empty()
+            && self.out.can_pass(text)
+            && self.format.body.is_clear(text)
+    }
+}
+
+impl Machine for ChannelMachine {
+    fn push(&mut self, text: &str) -> Step {
+        if self.passes(text) {
+            return Step::Pass(self.out.channel());
+        }
+        let mut input = std::mem::take(&mut self.held);
+        input.push_str(text);
+        let read = self.drive(&input, false);
+        input.drain(..read);
+        self.held = input;
+        self.out.step()
+    }
+
+    fn finish(&mut self, cause: &StopCause) -> Tail {
+        let stopped = cause.is_stop();
+        let input = std::mem::take(&mut self.held);
+        let mut at = 0;
+        while stopped && at < input.len() {
+            let read = self.drive(&input[at..], true);
+            if read == 0 {
+                break;
+            }
+            at += read;
+        }
+        if let State::Calls(Some(reader)) = &mut self.state {
+            reader.finish(stopped, &self.request, &mut self.out);
+        }
+        if stopped {
+            self.close();
+        }
+        self.out.tail(cause)
+    }
+}

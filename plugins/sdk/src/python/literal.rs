@@ -1,0 +1,272 @@
+//! Python literals to JSON, piece by piece.
+
+use super::text::{Text, Took};
+use crate::json::Fed;
+
+/// How deep literals may nest.
+const MAX_DEPTH: usize = 128;
+
+#[derive(Clone, Debug)]
+enum State {
+    /// A value must come, or the end of the container if `may_close`.
+    Value {
+        may_close: bool,
+    },
+    /// A key of a dict must come, or its end.
+    Key,
+    Colon,
+    /// Behind a value in a container.
+    After,
+    /// A word or a string prefix.
+    Word(String),
+    Number(String),
+    Text {
+        text: Text,
+        key: bool,
+    },
+    Done,
+}
+
+/// Reads one Python literal. Strings, numbers, True, False, None (and their JSON spellings), lists, tuples, dicts.
+#[derive(Clone, Debug)]
+pub struct Transcoder {
+    state: State,
+    /// The closing brackets that are due.
+    stack: Vec<char>,
+    /// A comma is due before the next element: Python allows one at the end, JSON does not.
+    comma: bool,
+}
+
+impl Default for Transcoder {
+    fn default() -> Self {
+        Transcoder { state: State::Value { may_close: false }, stack: Vec::new(), comma: false }
+    }
+}
+
+/// What a character did.
+enum Did {
+    Took,
+    /// Look at it again in the new state.
+    Again,
+    Bad,
+}
+
+impl Transcoder {
+    /// Reads `text`, appending JSON to `out`.
+    pub fn feed(&mut self, text: &str, out: &mut String) -> Fed {
+        for (at, c) in text.char_indices() {
+            loop {
+                match self.take(c, out) {
+                    Did::Bad => return Fed::Bad(at),
+                    Did::Took => break,
+                    Did::Again if matches!(self.state, State::Done) => return Fed::Done(at),
+                    Did::Again => {}
+                }
+            }
+            if matches!(self.state, State::Done) {
+                return Fed::Done(at + c.len_utf8());
+            }
+        }
+        Fed::More
+    }
+
+    fn take(&mut self, c: char, out: &mut String) -> Did {
+        match &mut self.state {
+            State::Text { text, key } => {
+                let key = *key;
+                match text.take(c, out) {
+                    Took::More => return Did::Took,
+                    took => {
+                        out.push('"');
+                        self.end_text(key);
+                        return if took == Took::Last { Did::Took } else { Did::Again };
+                    }
+                }
+            }
+            State::Number(number) => {
+                let exponent = number.ends_with(['e', 'E']) && matches!(c, '+' | '-');
+                if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') || exponent {
+                    number.push(c);
+                    return Did::Took;
+                }
+                let Some(json) = number_json(number) else { return Did::Bad };
+                out.push_str(&json);
+                self.end_value();
+                return Did::Again;
+            }
+            State::Word(word) => {
+                if c.is_alphanumeric() || c == '_' {
+                    word.push(c);
+                    return if word.len() > 16 { Did::Bad } else { Did::Took };
+                }
+                if matches!(c, '"' | '\'') && word.len() <= 2 {
+                    let raw = word.contains(['r', 'R']);
+                    let plain = word.chars().all(|p| "rRbBuUfF".contains(p));
+                    return if plain { self.open_text(c, raw, out) } else { Did::Bad };
+                }
+                out.push_str(match word.as_str() {
+                    "True" | "true" => "true",
+                    "False" | "false" => "false",
+                    "None" | "null" => "null",
+                    _ => return Did::Bad,
+                });
+                self.end_value();
+                return Did::Again;
+            }
+            _ => {}
+        }
+        if c.is_whitespace() {
+            return Did::Took;
+        }
+        self.structure(c, out)
+    }
+
+    fn structure(&mut self, c: char, out: &mut String) -> Did {
+        match (&self.state, c) {
+            (State::Value { may_close: true } | State::Key, _) if self.stack.last() == Some(&c) => self.close(out),
+            (State::Value { .. }, _) => return self.open_value(c, out),
+            (State::Key, '"' | '\'') => {
+                self.lead(out);
+                return self.open_text_as(c, false, true, out);
+            }
+            (State::Colon, ':') => {
+                out.push_str(": ");
+                self.state = State::Value { may_close: false };
+            }
+            (State::After, ',') => {
+                self.comma = true;
+                self.state =
+                    if self.stack.last() == Some(&'}') { State::Key } else { State::Value { may_close: true } };
+            }
+            (State::After, _) if self.stack.last() == Some(&c) => self.close(out),
+            _ => return Did::Bad,
+        }
+        Did::Took
+    }
+
+    /// Writes the comma that is due.
+    fn lead(&mut self, out: &mut String) {
+        if std::mem::take(&mut self.comma) {
+            out.push_str(", ");
+        }
+    }
+
+    fn open_value(&mut self, c: char, out: &mut String) -> Did {
+        self.lead(out);
+        match c {
+            '"' | '\'' => return self.open_text(c, false, out),
+            '[' | '(' | '{' if self.stack.len() == MAX_DEPTH => return Did::Bad,
+            '[' | '(' => {
+                self.stack.push(if c == '[' { ']' } else { ')' });
+                out.push('[');
+                self.state = State::Value { may_close: true };
+            }
+            '{' => {
+                self.stack.push('}');
+                out.push('{');
+                self.state = State::Key;
+            }
+            '-' | '+' | '.' | '0'..='9' => self.state = State::Number(c.to_string()),
+            _ if c.is_alphabetic() => self.state = State::Word(c.to_string()),
+            _ => return Did::Bad,
+        }
+        Did::Took
+    }
+
+    fn open_text(&mut self, quote: char, raw: bool, out: &mut String) -> Did {
+        self.open_text_as(quote, raw, false, out)
+    }
+
+    fn open_text_as(&mut self, quote: char, raw: bool, key: bool, out: &mut String) -> Did {
+        out.push('"');
+        self.state = State::Text { text: Text::new(quote, raw), key };
+        Did::Took
+    }
+
+    fn end_text(&mut self, key: bool) {
+        if key {
+            self.state = State::Colon;
+        } else {
+            self.end_value();
+        }
+    }
+
+    fn close(&mut self, out: &mut String) {
+        self.comma = false;
+        out.push(if self.stack.pop() == Some('}') { '}' } else { ']' });
+        self.end_value();
+    }
+
+    fn end_value(&mut self) {
+        self.state = if self.stack.is_empty() { State::Done } else { State::After };
+    }
+}
+
+/// A Python number as JSON; `None` if it is none.
+fn number_json(text: &str) -> Option<String> {
+    let mut text = text.replace('_', "");
+    if let Some(rest) = text.strip_prefix('+') {
+        text = rest.to_owned();
+    }
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |d| ("-", d));
+    let zeros = digits.len() - digits.trim_start_matches('0').len();
+    // Leading zeros are noise in front of another digit.
+    let digits = match digits.as_bytes().get(zeros) {
+        Some(b) if b.is_ascii_digit() => &digits[zeros..],
+        _ => &digits[zeros.saturating_sub(1)..],
+    };
+    let mut out = format!("{sign}{}{digits}", if digits.starts_with('.') { "0" } else { "" });
+    if out.ends_with('.') {
+        out.push('0');
+    }
+    crate::json::is_value(&out).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str, cut: usize) -> Option<(usize, String)> {
+        let mut transcoder = Transcoder::default();
+        let mut out = String::new();
+        match transcoder.feed(&text[..cut], &mut out) {
+            Fed::Done(n) => return Some((n, out)),
+            Fed::Bad(_) => return None,
+            Fed::More => {}
+        }
+        match transcoder.feed(&text[cut..], &mut out) {
+            Fed::Done(n) => Some((cut + n, out)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn literals_at_every_cut() {
+        let cases = [
+            ("'a\"b\\n\\'c' ", "\"a\\\"b\\n'c\""),
+            ("'' ", "\"\""),
+            ("\"\"\"a\"b\"\"\" ", "\"a\\\"b\""),
+            ("r'\\d' ", "\"\\\\d\""),
+            ("'\\x41\\u00e9\\q' ", "\"Aé\\\\q\""),
+            ("-3,", "-3"),
+            ("007 ", "7"),
+            ("1_000. ", "1000.0"),
+            (".5)", "0.5"),
+            ("1e-3 ", "1e-3"),
+            ("True)", "true"),
+            ("[1, (2, None,), {'a': [], \"b\": {}},] ", "[1, [2, null], {\"a\": [], \"b\": {}}]"),
+            ("9007199254740993 ", "9007199254740993"),
+        ];
+        for (text, want) in cases {
+            for (cut, _) in text.char_indices() {
+                let (read, got) = run(text, cut).unwrap_or_else(|| panic!("{text} cut at {cut}"));
+                assert_eq!(got, want, "{text} cut at {cut}");
+                assert_eq!(read, text.trim_end_matches([' ', ',', ')']).len().max(read), "{text}");
+                assert!(crate::json::is_value(&got), "{got}");
+            }
+        }
+        for bad in ["foo ", "[1 2] ", "{1: 2} ", "[,] ", "1.2.3 "] {
+            assert_eq!(run(bad, 0), None, "{bad}");
+        }
+    }
+}

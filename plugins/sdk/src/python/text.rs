@@ -1,0 +1,153 @@
+//! Python string literals, character by character, to the inside of a JSON string.
+
+use crate::json;
+
+/// Where in a string literal the text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Behind the opening quote: a second one makes the string empty or triple-quoted.
+    Opened,
+    /// Behind two quotes.
+    OpenedTwice,
+    Body,
+    /// That many closing quotes of a triple-quoted string have come.
+    Closing(u8),
+    Escape,
+    /// Digits left and the value so far of `\x`, `\u`, `\U`.
+    Hex(u8, u32),
+}
+
+/// A string literal being read.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    quote: char,
+    raw: bool,
+    triple: bool,
+    state: State,
+}
+
+/// What a character did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Took {
+    /// It belongs to the string.
+    More,
+    /// It ended the string.
+    Last,
+    /// The string ended before it.
+    Before,
+}
+
+impl Text {
+    /// Behind the opening quote.
+    pub(super) fn new(quote: char, raw: bool) -> Text {
+        Text { quote, raw, triple: false, state: State::Opened }
+    }
+
+    /// Reads a character; what it means is appended to `out`, escaped for JSON.
+    pub(super) fn take(&mut self, c: char, out: &mut String) -> Took {
+        match self.state {
+            State::Opened if c == self.quote => self.state = State::OpenedTwice,
+            State::OpenedTwice if c == self.quote => {
+                self.triple = true;
+                self.state = State::Body;
+            }
+            State::OpenedTwice => return Took::Before,
+            State::Opened | State::Body => {
+                self.state = State::Body;
+                return self.body(c, out);
+            }
+            State::Closing(2) if c == self.quote => return Took::Last,
+            State::Closing(n) if c == self.quote => self.state = State::Closing(n + 1),
+            State::Closing(n) => {
+                for _ in 0..n {
+                    push(self.quote, out);
+                }
+                self.state = State::Body;
+                return self.body(c, out);
+            }
+            State::Escape => self.escape(c, out),
+            State::Hex(left, value) => match c.to_digit(16) {
+                Some(digit) => {
+                    let value = value << 4 | digit;
+                    self.state = State::Hex(left - 1, value);
+                    if left == 1 {
+                        code(value, out);
+                        self.state = State::Body;
+                    }
+                }
+                None => {
+                    self.state = State::Body;
+                    return self.body(c, out);
+                }
+            },
+        }
+        Took::More
+    }
+
+    fn body(&mut self, c: char, out: &mut String) -> Took {
+        if c == self.quote {
+            if !self.triple {
+                return Took::Last;
+            }
+            self.state = State::Closing(1);
+        } else if c == '\\' {
+            self.state = State::Escape;
+        } else {
+            push(c, out);
+        }
+        Took::More
+    }
+
+    fn escape(&mut self, c: char, out: &mut String) {
+        self.state = State::Body;
+        if self.raw {
+            push('\\', out);
+            push(c, out);
+            return;
+        }
+        let plain = match c {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'a' => '\x07',
+            'b' => '\x08',
+            'f' => '\x0c',
+            'v' => '\x0b',
+            '0' => '\0',
+            '\\' | '\'' | '"' => c,
+            // A line continuation.
+            '\n' => return,
+            'x' | 'u' | 'U' => {
+                self.state = State::Hex(
+                    if c == 'x' {
+                        2
+                    } else if c == 'u' {
+                        4
+                    } else {
+                        8
+                    },
+                    0,
+                );
+                return;
+            }
+            // Python keeps the backslash of what is no escape.
+            _ => {
+                push('\\', out);
+                c
+            }
+        };
+        push(plain, out);
+    }
+}
+
+fn push(c: char, out: &mut String) {
+    json::escape_into(c.encode_utf8(&mut [0; 4]), out);
+}
+
+fn code(value: u32, out: &mut String) {
+    match char::from_u32(value) {
+        Some(c) => push(c, out),
+        // Half of a surrogate pair: JSON writes it the same way.
+        None => out.push_str(&format!("\\u{:04x}", value & 0xffff)),
+    }
+}
