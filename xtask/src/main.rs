@@ -1,3 +1,56 @@
-//! Set-up, build and test tasks.
+//! Set-up, build and test tasks: `cargo xtask serve`, `cargo xtask test` and their parts.
 
-fn main() {}
+mod apt;
+mod demo_model;
+mod plugins;
+mod python;
+mod run;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test         every check and every test; sets up whatever they need
+  plugins      build the format plugins to target/plugins/*.wasm
+                 --std rustup|debian   where the WASM standard library comes from (default: whichever is there)
+  demo-model   fetch SmolLM2-135M-Instruct and import it to models/
+  tidy         check the source rules that no compiler checks
+  help         this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<()> {
+    let (command, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
+    if matches!(command, "help" | "-h" | "--help") {
+        print!("{USAGE}");
+        return Ok(());
+    }
+    let workspace = Workspace::load()?;
+    run::step(command);
+    match (command, rest) {
+        ("test", []) => test::all(&workspace),
+        ("plugins", []) => plugins::build(&workspace, None),
+        ("plugins", [flag, source]) if flag == "--std" => plugins::build(&workspace, Some(source.parse()?)),
+        ("demo-model", []) => demo_model::ensure(&workspace),
+        ("tidy", []) => tidy::check(&workspace),
+        _ => bail!("unknown arguments: {}\n\n{USAGE}", args.join(" ")),
+    }
+}

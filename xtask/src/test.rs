@@ -1,0 +1,75 @@
+//! Everything that has to hold before a change lands, from a machine that may have nothing prepared.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::workspace::{Workspace, cargo};
+use crate::{demo_model, plugins, python, run, tidy};
+
+/// What the client tests install into `target/venv`; pinned, so that an upstream release does not break the build.
+const PYTHON_REQUIREMENTS: [&str; 1] = ["openai==3.57.0"];
+
+/// Runs every check and every test.
+///
+/// # Errors
+/// The first step that fails.
+pub(crate) fn all(workspace: &Workspace) -> Result<()> {
+    let mut steps = Steps { workspace, started: Instant::now(), times: Vec::new() };
+    steps.take("source rules", tidy::check)?;
+    steps.take("formatting", |w| run::run(cargo().args(["fmt", "--all", "--check"]).current_dir(&w.root)))?;
+    steps.take("plugins", |w| plugins::build(w, None))?;
+    // Binaries and tests in one build: Cargo then chooses each dependency's features once.
+    steps.take("build", |w| run::run(in_workspace(w, "build").arg("--all-targets")))?;
+    steps.take("demo model", demo_model::ensure)?;
+    steps.take("client libraries", |w| {
+        python::environment(&w.root.join("target/venv"), &PYTHON_REQUIREMENTS).map(drop)
+    })?;
+    steps.take("lints", |w| run::run(in_workspace(w, "clippy").args(["--all-targets", "--", "--deny=warnings"])))?;
+    steps.take("tests", run_tests)?;
+    steps.report();
+    Ok(())
+}
+
+/// The steps taken and how long each was.
+struct Steps<'a> {
+    workspace: &'a Workspace,
+    started: Instant,
+    times: Vec<(&'static str, Duration)>,
+}
+
+impl Steps<'_> {
+    fn take(&mut self, name: &'static str, step: impl FnOnce(&Workspace) -> Result<()>) -> Result<()> {
+        run::step(name);
+        let started = Instant::now();
+        step(self.workspace).with_context(|| format!("step `{name}` failed"))?;
+        self.times.push((name, started.elapsed()));
+        Ok(())
+    }
+
+    fn report(&self) {
+        run::step("all checks passed");
+        for (name, time) in &self.times {
+            eprintln!("    {:>7.1} s  {name}", time.as_secs_f64());
+        }
+        eprintln!("    {:>7.1} s  in all", self.started.elapsed().as_secs_f64());
+    }
+}
+
+fn in_workspace(workspace: &Workspace, command: &str) -> Command {
+    let mut cargo = cargo();
+    cargo.args([command, "--release", "--workspace"]).current_dir(&workspace.root);
+    cargo
+}
+
+/// With nextest each test has its own process and a time limit; without it, Cargo's runner does the same tests.
+fn run_tests(workspace: &Workspace) -> Result<()> {
+    let probe = cargo().args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if probe.is_ok_and(|status| status.success()) {
+        let mut nextest = cargo();
+        nextest.args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"]);
+        return run::run(nextest.current_dir(&workspace.root));
+    }
+    run::run(in_workspace(workspace, "test").args(["--all-targets", "--no-fail-fast"]))
+}

@@ -1,0 +1,55 @@
+//! Which member may depend on which: gateway -> backend -> kernels, plugins -> sdk, and nothing back.
+
+use crate::workspace::Package;
+
+/// Allowed members for each folder, by package name. Folders that are not listed may use anything.
+const ALLOWED: [(&str, &[&str]); 5] = [
+    ("gateway", &["sluicegate-backend"]),
+    ("backend", &["sluicegate-kernels"]),
+    ("kernels", &[]),
+    ("plugins/sdk", &[]),
+    ("plugins", &["sluicegate-sdk"]),
+];
+
+/// Members that look in from outside: nothing may depend on them.
+const OUTSIDE: [&str; 3] = ["sluicegate-tests", "sluicegate-benches", "xtask"];
+
+pub(crate) fn breaches(packages: &[Package]) -> impl Iterator<Item = String> {
+    packages.iter().flat_map(|package| {
+        let allowed = ALLOWED.iter().find(|(folder, _)| package.folder.starts_with(folder)).map(|(_, names)| *names);
+        let refused = move |used: &&String| {
+            OUTSIDE.contains(&used.as_str()) || allowed.is_some_and(|names| !names.contains(&used.as_str()))
+        };
+        let breach =
+            |used: &String| format!("{}: may not depend on {used}", package.folder.join("Cargo.toml").display());
+        package.uses.iter().filter(refused).map(breach)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(folder: &str, uses: &str, expected: usize) {
+        let package = Package {
+            name: "it".into(),
+            folder: folder.into(),
+            is_component: false,
+            uses: uses.split_whitespace().map(str::to_owned).collect(),
+        };
+        assert_eq!(breaches(&[package]).count(), expected, "{folder} uses {uses}");
+    }
+
+    #[test]
+    fn edges_point_right() {
+        check("gateway", "sluicegate-backend", 0);
+        check("gateway", "sluicegate-kernels sluicegate-sdk", 2);
+        check("backend", "sluicegate", 1);
+        check("kernels", "sluicegate-backend", 1);
+        check("plugins/qwen", "sluicegate-sdk", 0);
+        check("plugins/qwen", "sluicegate", 1);
+        check("plugins/sdk", "format-qwen", 1);
+        check("benches", "sluicegate sluicegate-backend", 0);
+        check("benches", "sluicegate-tests", 1);
+    }
+}
