@@ -10,7 +10,7 @@ use sluicegate_sdk::think::Think;
 static PAIRS: TagCalls = TagCalls {
     blocks: &["tool_call"],
     call: CallForm::Leading { ends: &["\n", "\\n"] },
-    param: ParamForm::Pair { key: "arg_key", value: "arg_value" },
+    param: ParamForm::Pair { key: "arg_key", kind: None, value: "arg_value" },
     ..TagCalls::BASE
 };
 

@@ -60,7 +60,7 @@ const MISTRAL: Format = Format {
         (Hint::Model("*mistral*"), 4),
     ],
     special_tokens: &["[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"],
-    think: Some(Think { open: "[THINK]", close: "[/THINK]", ..Think::TAGS }),
+    think: Some(Think { open: &["[THINK]", "<think>"], close: &["[/THINK]", "</think>"], ..Think::TAGS }),
     calls: Calls::Json(&CALLS),
     layout: Layout::LOOSE,
     end_tokens: &["</s>"],

@@ -138,7 +138,7 @@ fn param(param: t::Param) -> native_tools::Param {
         (t::JsonTypes::ARRAY, J::ARRAY),
         (t::JsonTypes::OBJECT, J::OBJECT),
     ];
-    let known = map.iter().filter(|(flag, _)| param.accepts.contains(*flag));
+    let known = map.iter().filter(|(flag, _)| (param.accepts & *flag) == *flag);
     let accepts = known.fold(J::empty(), |all, (_, own)| all | *own);
     native_tools::Param { name: param.name, accepts, required: param.required }
 }

@@ -184,6 +184,12 @@ impl Emitter {
         self.pending.push_str(literal);
     }
 
+    /// A frame around text: layout on both sides of it is dropped.
+    pub fn frame(&mut self) {
+        self.discard_pending();
+        self.lead = self.layout.after_reasoning;
+    }
+
     fn release(&mut self) {
         self.pending_end = None;
         if !self.pending.is_empty() {

@@ -56,6 +56,8 @@ pub struct Format {
     pub layout: Layout,
     /// End-of-turn tokens that some engines leave in the text; dropped at the end of a message.
     pub end_tokens: &'static [&'static str],
+    /// Frames around text that are never shown (`<answer>`).
+    pub dropped: &'static [&'static str],
 }
 
 impl Format {
@@ -75,6 +77,7 @@ impl Format {
         channels: None,
         layout: Layout::NEWLINES,
         end_tokens: &[],
+        dropped: &[],
     };
 
     fn syntax(&self) -> Option<Box<dyn Syntax>> {
@@ -89,7 +92,13 @@ impl Format {
     fn compile(&self) -> Compiled {
         let machine = match self.channels {
             Some(spec) => Kind::Channels(Arc::new(ChannelFormat::new(spec, self.syntax()))),
-            None => Kind::Text(Arc::new(TextFormat::new(self.think, self.syntax(), self.layout, self.end_tokens))),
+            None => Kind::Text(Arc::new(TextFormat::new(
+                self.think,
+                self.syntax(),
+                self.layout,
+                self.end_tokens,
+                self.dropped,
+            ))),
         };
         Compiled { format: *self, machine }
     }
@@ -176,7 +185,7 @@ impl Plugin {
             }
             None => {
                 notes.push(format!("format '{}' is not one of plugin '{}'", config.format, self.name));
-                Arc::new(TextFormat::new(None, None, Layout::VERBATIM, &[]))
+                Arc::new(TextFormat::new(None, None, Layout::VERBATIM, &[], &[]))
             }
         };
         let mut machine = TextMachine::new(text, config, tools, after);

@@ -27,6 +27,7 @@ pub trait Machine: fmt::Debug {
 const OPEN: u16 = 0;
 const CLOSE: u16 = 1;
 const END: u16 = 2;
+const DROP: u16 = 3;
 /// Opener `n` of the tool syntax is `CALLS + n`.
 const CALLS: u16 = 16;
 
@@ -39,7 +40,8 @@ pub struct TextFormat {
     pub syntax: Option<Box<dyn Syntax>>,
     /// Layout whitespace.
     pub layout: Layout,
-    end_tokens: Vec<&'static str>,
+    /// Literals that are never shown: end-of-turn tokens, frames around text.
+    silent: Vec<&'static str>,
     /// By [`TextFormat::set`].
     sets: [Markers; 4],
     /// What counts only as the first thing of the answer: with and without calls.
@@ -53,6 +55,7 @@ impl TextFormat {
         syntax: Option<Box<dyn Syntax>>,
         layout: Layout,
         end_tokens: &'static [&'static str],
+        dropped: &'static [&'static str],
     ) -> TextFormat {
         let openers = syntax.as_ref().map(|s| s.openers()).unwrap_or_default();
         let calls = |place: Option<Place>| {
@@ -60,22 +63,24 @@ impl TextFormat {
             all.map(|(n, o)| (o.text.clone(), CALLS + n as u16)).collect::<Vec<_>>()
         };
         let ends = || end_tokens.iter().map(|t| ((*t).to_owned(), END));
-        let open = || think.map(|t| (format!("{}{}", t.open, t.label), OPEN));
-        let close = || think.map(|t| (t.close.to_owned(), CLOSE));
+        let opens: Vec<_> =
+            think.iter().flat_map(|t| t.open.iter().map(|o| (format!("{o}{}", t.label), OPEN))).collect();
+        let closes: Vec<_> = think.iter().flat_map(|t| t.close.iter().map(|c| ((*c).to_owned(), CLOSE))).collect();
+        let frames = || dropped.iter().map(|t| ((*t).to_owned(), DROP));
         let content = |with_calls: bool| {
-            let reopen = open().filter(|_| think.is_some_and(|t| t.anywhere));
-            let stray = close().filter(|_| think.is_some_and(|t| t.drop_stray_close));
+            let reopen = opens.clone().into_iter().filter(|_| think.is_some_and(|t| t.anywhere));
+            let stray = closes.clone().into_iter().filter(|_| think.is_some_and(|t| t.drop_stray_close));
             let calls = if with_calls { calls(Some(Place::Anywhere)) } else { Vec::new() };
-            Markers::new(ends().chain(reopen).chain(stray).chain(calls))
+            Markers::new(ends().chain(frames()).chain(reopen).chain(stray).chain(calls))
         };
         let reasoning = |with_calls: bool| {
             let interrupt = with_calls && think.is_some_and(|t| t.calls_end_it);
             let calls = if interrupt { calls(Some(Place::Anywhere)) } else { Vec::new() };
-            Markers::new(ends().chain(close()).chain(calls))
+            Markers::new(ends().chain(closes.clone()).chain(calls))
         };
         let first = |with_calls: bool| {
             let calls = if with_calls { calls(Some(Place::Start)) } else { Vec::new() };
-            Markers::new(open().into_iter().chain(calls))
+            Markers::new(opens.clone().into_iter().chain(calls))
         };
         TextFormat {
             sets: [content(false), content(true), reasoning(false), reasoning(true)],
@@ -83,7 +88,7 @@ impl TextFormat {
             think,
             syntax,
             layout,
-            end_tokens: end_tokens.to_vec(),
+            silent: end_tokens.iter().chain(dropped).copied().collect(),
         }
     }
 
@@ -93,9 +98,10 @@ impl TextFormat {
 
     /// Every literal the machine looks for, for descriptors.
     pub fn markers(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.think.iter().flat_map(|t| [t.open.to_owned(), t.close.to_owned()]).collect();
+        let mut all: Vec<String> =
+            self.think.iter().flat_map(|t| t.open.iter().chain(t.close).map(|m| (*m).to_owned())).collect();
         all.extend(self.syntax.iter().flat_map(|s| s.markers()));
-        all.extend(self.end_tokens.iter().map(|t| (*t).to_owned()));
+        all.extend(self.silent.iter().map(|t| (*t).to_owned()));
         let mut seen = std::collections::BTreeSet::new();
         all.retain(|marker| seen.insert(marker.clone()));
         all
@@ -219,6 +225,7 @@ impl TextMachine {
                 }
             }
             END => self.out.end_token(&rest[..len]),
+            DROP => self.out.frame(),
             _ => {
                 if let Some(done) = self.enter(rest, id, last) {
                     return done;

@@ -14,10 +14,10 @@ pub enum Begins {
 /// The reasoning of a format.
 #[derive(Clone, Copy, Debug)]
 pub struct Think {
-    /// Opens reasoning; only at the very start of the message unless `anywhere`.
-    pub open: &'static str,
-    /// Ends it.
-    pub close: &'static str,
+    /// Spellings that open reasoning; only at the very start of the message unless `anywhere`.
+    pub open: &'static [&'static str],
+    /// Spellings that end it.
+    pub close: &'static [&'static str],
     /// Text after the opener that belongs to the marker (`thought\n`).
     pub label: &'static str,
     /// See [`Begins`].
@@ -35,8 +35,8 @@ pub struct Think {
 impl Think {
     /// `<think>`...`</think>`, written by the model or opened by the prompt; a tool call ends it.
     pub const TAGS: Think = Think {
-        open: "<think>",
-        close: "</think>",
+        open: &["<think>"],
+        close: &["</think>"],
         label: "",
         begins: Begins::Outside,
         open_when_off: true,
@@ -58,10 +58,12 @@ impl Think {
             };
             return (inside, opener);
         }
-        if tail.ends_with(self.open) || (!self.label.is_empty() && tail.ends_with(self.label.trim_end())) {
+        if self.open.iter().any(|open| tail.ends_with(open))
+            || (!self.label.is_empty() && tail.ends_with(self.label.trim_end()))
+        {
             return (true, true);
         }
-        if tail.ends_with(self.close) {
+        if self.close.iter().any(|close| tail.ends_with(close)) {
             return (false, self.open_when_off);
         }
         (self.begins == Begins::Inside && !off, opener)

@@ -8,10 +8,12 @@ const MAX_TAG: usize = 1024;
 /// What an element is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
+    Outer,
     Block,
     Call,
     Param,
     Key,
+    Kind,
     Value,
     Ignored,
 }
@@ -19,7 +21,7 @@ pub(super) enum Role {
 /// A recognised tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag<'a> {
-    /// Bytes from `<` to `>`.
+    /// Bytes from bracket to bracket.
     pub(super) len: usize,
     pub(super) role: Role,
     pub(super) closing: bool,
@@ -50,7 +52,7 @@ struct Element {
 /// The lexer of one format.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer {
-    prefixes: &'static [&'static str],
+    spec: &'static TagCalls,
     elements: Vec<Element>,
     typed: Option<&'static str>,
 }
@@ -59,49 +61,39 @@ impl Lexer {
     pub(super) fn new(spec: &'static TagCalls) -> Lexer {
         let plain = |tag, role| Element { tag, role, slot: None };
         let mut elements: Vec<Element> = spec.blocks.iter().map(|tag| plain(*tag, Role::Block)).collect();
+        elements.extend(spec.outer.iter().map(|tag| plain(*tag, Role::Outer)));
         if let CallForm::Element { tag, name } = spec.call {
             elements.push(Element { tag, role: Role::Call, slot: Some(name) });
         }
         match spec.param {
             ParamForm::Element { tag, key } => elements.push(Element { tag, role: Role::Param, slot: Some(key) }),
-            ParamForm::Pair { key, value } => elements.extend([plain(key, Role::Key), plain(value, Role::Value)]),
+            ParamForm::Pair { key, kind, value } => {
+                elements.extend([plain(key, Role::Key), plain(value, Role::Value)]);
+                elements.extend(kind.map(|tag| plain(tag, Role::Kind)));
+            }
         }
         elements.extend(spec.ignored.iter().map(|tag| plain(*tag, Role::Ignored)));
         // Longest first: a name may begin with another one.
         elements.sort_by_key(|e| std::cmp::Reverse(e.tag.len()));
         let typed = match spec.typing {
-            Typing::Attribute(name) => Some(name),
+            Typing::Attribute(name) | Typing::Named(name) => Some(name),
             Typing::Schema => None,
         };
-        Lexer { prefixes: spec.prefixes, elements, typed }
-    }
-
-    /// The ways to write the tag `name` without attributes.
-    pub(super) fn spellings(&self, name: &str, closing: bool) -> impl Iterator<Item = String> {
-        let slash = if closing { "/" } else { "" };
-        let spaced = |p: &&str| !p.is_empty() && !name.starts_with(' ');
-        let all: Vec<String> = self
-            .prefixes
-            .iter()
-            .flat_map(|p| {
-                let tight = format!("<{slash}{p}{name}>");
-                [Some(tight), spaced(p).then(|| format!("<{slash}{p} {name}>"))].into_iter().flatten()
-            })
-            .collect();
-        all.into_iter()
+        Lexer { spec, elements, typed }
     }
 
     /// Openers and closers in the format's first spelling.
     pub(super) fn markers(&self) -> Vec<String> {
-        let prefix = self.prefixes.first().copied().unwrap_or_default();
+        let prefix = self.spec.prefixes.first().copied().unwrap_or_default();
+        let super::Brackets { open, close, end } = self.spec.brackets;
         let mut all = Vec::new();
         for e in &self.elements {
             let head = match e.slot {
-                None => format!("<{prefix}{}>", e.tag),
-                Some(Slot::Equals) => format!("<{prefix}{}=", e.tag),
-                Some(Slot::Attribute(a)) => format!("<{prefix}{} {a}=\"", e.tag),
+                None => format!("{open}{prefix}{}{end}", e.tag),
+                Some(Slot::Equals) => format!("{open}{prefix}{}=", e.tag),
+                Some(Slot::Attribute(a)) => format!("{open}{prefix}{} {a}=\"", e.tag),
             };
-            all.extend([head, format!("</{prefix}{}>", e.tag)]);
+            all.extend([head, format!("{close}{prefix}{}{end}", e.tag)]);
         }
         all
     }
@@ -116,13 +108,22 @@ impl Lexer {
     }
 
     fn scan<'a>(&self, input: &'a str) -> Result<Tag<'a>, Cut> {
+        // `</` begins with `<`, so closing comes first.
+        self.side(input, self.spec.brackets.close, true).or_else(|cut| {
+            let open = self.side(input, self.spec.brackets.open, false);
+            if cut == Cut::Short && open == Err(Cut::No) { Err(Cut::Short) } else { open }
+        })
+    }
+
+    fn side<'a>(&self, input: &'a str, bracket: &str, closing: bool) -> Result<Tag<'a>, Cut> {
         let mut cursor = Cursor { text: input, at: 0 };
-        cursor.expect("<")?;
-        let closing = cursor.optional("/")?;
+        cursor.expect(bracket)?;
+        let spaced = self.spec.brackets != super::Brackets::ANGLE;
         let mut result = Err(Cut::No);
-        for prefix in self.prefixes {
+        for prefix in self.spec.prefixes {
             let mut after = cursor;
-            match after.expect(prefix).and_then(|()| self.element(after, closing, !prefix.is_empty())) {
+            let spaced = spaced || !prefix.is_empty();
+            match after.expect(prefix).and_then(|()| self.element(after, closing, spaced)) {
                 Ok(tag) => return Ok(tag),
                 Err(Cut::Short) => result = Err(Cut::Short),
                 Err(Cut::No) => {}
@@ -132,8 +133,8 @@ impl Lexer {
     }
 
     /// The rest of a tag after its prefix.
-    fn element<'a>(&self, mut cursor: Cursor<'a>, closing: bool, prefixed: bool) -> Result<Tag<'a>, Cut> {
-        if prefixed {
+    fn element<'a>(&self, mut cursor: Cursor<'a>, closing: bool, spaced: bool) -> Result<Tag<'a>, Cut> {
+        if spaced {
             cursor.spaces()?;
         }
         let mut result = Err(Cut::No);
@@ -150,21 +151,25 @@ impl Lexer {
 
     /// The rest of a tag after its name.
     fn attributes<'a>(&self, mut cursor: Cursor<'a>, element: &Element, closing: bool) -> Result<Tag<'a>, Cut> {
+        let end = self.spec.brackets.end;
         let mut tag = Tag { len: 0, role: element.role, closing, self_closing: false, name: None, typed: None };
         if !closing && element.slot == Some(Slot::Equals) {
             cursor.expect("=")?;
-            let value = cursor.until(b'>')?;
+            let value = cursor.until(end)?;
             tag.name = Some(value.trim().trim_matches(['"', '\'']));
             tag.len = cursor.at;
             return Ok(tag);
         }
+        if self.spec.suffix && cursor.optional(":")? {
+            cursor.word()?;
+        }
         loop {
             let spaced = cursor.spaces()?;
-            if cursor.optional(">")? {
+            if cursor.optional(end)? {
                 break;
             }
             if !closing && cursor.optional("/")? {
-                cursor.expect(">")?;
+                cursor.expect(end)?;
                 tag.self_closing = true;
                 break;
             }
@@ -231,29 +236,31 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads up to `end`, which is skipped. Nothing in between may be a bracket, and it may not be empty.
-    fn until(&mut self, end: u8) -> Result<&'a str, Cut> {
+    fn until(&mut self, end: &str) -> Result<&'a str, Cut> {
         let rest = self.rest();
-        for (at, byte) in rest.bytes().enumerate() {
-            if byte == end && at > 0 {
-                self.at += at + 1;
-                return Ok(&rest[..at]);
-            }
-            if byte == end || byte == b'<' {
-                return Err(Cut::No);
-            }
+        let Some(at) = rest.find(['<', '>']) else { return Err(Cut::Short) };
+        if at == 0 {
+            return Err(Cut::No);
         }
-        Err(Cut::Short)
+        self.at += at;
+        self.expect(end)?;
+        Ok(&rest[..at])
+    }
+
+    /// Letters, digits, `_` and `-`, at least one, and something behind them.
+    fn word(&mut self) -> Result<&'a str, Cut> {
+        let rest = self.rest();
+        let len = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
+        if len == rest.len() {
+            return Err(Cut::Short);
+        }
+        self.at += len;
+        if len == 0 { Err(Cut::No) } else { Ok(&rest[..len]) }
     }
 
     /// `key="value"`, `key='value'` or `key=value`.
     fn attribute(&mut self) -> Result<(&'a str, &'a str), Cut> {
-        let rest = self.rest();
-        let len = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
-        let key = &rest[..len];
-        if key.is_empty() {
-            return Err(Cut::No);
-        }
-        self.at += len;
+        let key = self.word()?;
         self.expect("=")?;
         for quote in ['"', '\''] {
             if self.optional(quote.encode_utf8(&mut [0; 4]))? {

@@ -1,6 +1,8 @@
 //! Calls written as elements with one tag for each parameter: DSML, Qwen XML, GLM, MiniMax and their kin.
 
 mod call;
+mod follow;
+mod header;
 mod lexer;
 mod reader;
 mod value;
@@ -39,6 +41,22 @@ pub enum CallForm {
     },
 }
 
+/// What tags are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brackets {
+    /// Before an opening tag's name.
+    pub open: &'static str,
+    /// Before a closing tag's name.
+    pub close: &'static str,
+    /// Behind either.
+    pub end: &'static str,
+}
+
+impl Brackets {
+    /// `<name>` and `</name>`.
+    pub const ANGLE: Brackets = Brackets { open: "<", close: "</", end: ">" };
+}
+
 /// How a parameter is written.
 #[derive(Clone, Copy, Debug)]
 pub enum ParamForm {
@@ -49,10 +67,12 @@ pub enum ParamForm {
         /// Where the key is.
         key: Slot,
     },
-    /// `<arg_key>key</arg_key><arg_value>value</arg_value>`.
+    /// `<arg_key>key</arg_key><arg_value>value</arg_value>`, a type possibly between them.
     Pair {
         /// Element name of the key.
         key: &'static str,
+        /// Element name of the type, if the format has one. A declared type wins over it.
+        kind: Option<&'static str>,
         /// Element name of the value.
         value: &'static str,
     },
@@ -65,6 +85,8 @@ pub enum Typing {
     Schema,
     /// This attribute: `true` means text, `false` JSON; the schema where it is absent.
     Attribute(&'static str),
+    /// This attribute names the type; `string` and its like mean text, others JSON.
+    Named(&'static str),
 }
 
 /// What around a value is layout.
@@ -74,15 +96,25 @@ pub enum ValueTrim {
     Nothing,
     /// One line feed at each end.
     OneNewline,
-    /// All line feeds... and spaces at both ends.
+    /// All white space at both ends.
     Whitespace,
 }
 
 /// Calls written with one tag for each parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct TagCalls {
+    /// See [`Brackets`].
+    pub brackets: Brackets,
     /// What follows `<` or `</` in every tag of the format (`｜DSML｜`); several are spellings of the same.
     pub prefixes: &'static [&'static str],
+    /// A tag's name may carry a checkpoint's suffix: `<tool_call:6124c78e>`.
+    pub suffix: bool,
+    /// Literals that open something like a block without being tags.
+    pub opens: &'static [&'static str],
+    /// Literals that close what `opens` opened.
+    pub closes: &'static [&'static str],
+    /// Names of an element around the blocks of a [`CallForm::Leading`] format.
+    pub outer: &'static [&'static str],
     /// Names of the element around the calls; the first is the one that the format prescribes.
     pub blocks: &'static [&'static str],
     /// A call without the block around it counts. Its name must be declared if the tags have no prefix.
@@ -97,6 +129,8 @@ pub struct TagCalls {
     pub trim: ValueTrim,
     /// A call's body may be one JSON object instead of parameters.
     pub json_body: bool,
+    /// A block may hold JSON objects with a name and arguments.
+    pub objects: bool,
     /// A lone parameter of one of these names that the tool lacks and that holds an object is the arguments.
     pub unwrap: &'static [&'static str],
     /// Literals inside a block that carry no meaning and end a [`CallForm::Leading`] name (`<tool_sep>`).
@@ -106,14 +140,20 @@ pub struct TagCalls {
 impl TagCalls {
     /// Defaults; `blocks`, `call` and `param` must be set.
     pub const BASE: TagCalls = TagCalls {
+        brackets: Brackets::ANGLE,
         prefixes: &[""],
+        suffix: false,
+        opens: &[],
+        closes: &[],
+        outer: &[],
         blocks: &[],
         bare: false,
         call: CallForm::Leading { ends: &["\n"] },
-        param: ParamForm::Pair { key: "arg_key", value: "arg_value" },
+        param: ParamForm::Pair { key: "arg_key", kind: None, value: "arg_value" },
         typing: Typing::Schema,
         trim: ValueTrim::Nothing,
         json_body: false,
+        objects: false,
         unwrap: &[],
         ignored: &[],
     };
@@ -124,54 +164,62 @@ impl TagCalls {
 struct Shared {
     spec: &'static TagCalls,
     lexer: Lexer,
-    /// What may end a value: closers of the value, and of the call where the value's own was forgotten.
+    /// Where a tag may begin, and the literals that close a block.
+    tags: Markers,
+    /// Where the closer of a value may begin.
     closers: Markers,
 }
 
-/// Id of a literal that closes a value.
-const VALUE_END: u16 = 0;
-/// Id of a literal that closes the call around it.
-const CALL_END: u16 = 1;
+/// Id of a place where a tag may begin.
+const TAG: u16 = 0;
+/// Id of a literal that closes a block.
+const CLOSE: u16 = 1;
 
 /// [`TagCalls`] compiled for parsing.
 #[derive(Debug)]
 pub struct TagSyntax {
     shared: Arc<Shared>,
-    /// Opener literals and whether each is a bare call's.
     openers: Vec<Opener>,
 }
 
 impl TagSyntax {
     /// Compiles the lexer and the marker sets.
     pub fn new(spec: &'static TagCalls) -> TagSyntax {
-        let lexer = Lexer::new(spec);
-        let mut closers: Vec<(String, u16)> = Vec::new();
+        let Brackets { open, close, .. } = spec.brackets;
+        let mut tags = vec![(open, TAG)];
+        if !close.starts_with(open) {
+            tags.push((close, TAG));
+        }
+        tags.extend(spec.closes.iter().map(|text| (*text, CLOSE)));
         let value = match spec.param {
             ParamForm::Element { tag, .. } => tag,
             ParamForm::Pair { value, .. } => value,
         };
-        lexer.spellings(value, true).for_each(|s| closers.push((s, VALUE_END)));
-        if let CallForm::Element { tag, .. } = spec.call {
-            lexer.spellings(tag, true).for_each(|s| closers.push((s, CALL_END)));
-        }
-        let mut openers = Vec::new();
-        let mut add = |text: String| {
+        let call = match spec.call {
+            CallForm::Element { tag, .. } => Some(tag),
+            CallForm::Leading { .. } => None,
+        };
+        // A prefix marks every tag, so it alone is worth a look at what follows.
+        let begins = |bracket: &str, tag: &str| -> Vec<String> {
+            let begin = |p: &&str| if p.is_empty() { format!("{bracket}{tag}") } else { format!("{bracket}{p}") };
+            spec.prefixes.iter().map(begin).collect()
+        };
+        let closers = std::iter::once(value).chain(call).flat_map(|tag| begins(close, tag)).map(|text| (text, TAG));
+        let mut openers: Vec<Opener> = Vec::new();
+        let calls = call.filter(|_| spec.bare || (spec.blocks.is_empty() && spec.opens.is_empty()));
+        let tagged = spec.outer.iter().chain(spec.blocks).copied().chain(calls).flat_map(|tag| begins(open, tag));
+        for text in spec.opens.iter().map(|text| (*text).to_owned()).chain(tagged) {
             let opener = Opener { text, place: Place::Anywhere };
             if !openers.contains(&opener) {
                 openers.push(opener);
             }
-        };
-        let tags = spec.blocks.iter().copied().chain(match spec.call {
-            CallForm::Element { tag, .. } if spec.bare || spec.blocks.is_empty() => Some(tag),
-            _ => None,
-        });
-        for tag in tags {
-            for prefix in spec.prefixes {
-                // A prefix marks every tag, so it alone is worth a look at what follows.
-                add(if prefix.is_empty() { format!("<{tag}") } else { format!("<{prefix}") });
-            }
         }
-        TagSyntax { shared: Arc::new(Shared { spec, lexer, closers: Markers::new(closers) }), openers }
+        let shared = Shared { spec, lexer: Lexer::new(spec), tags: Markers::new(tags), closers: Markers::new(closers) };
+        TagSyntax { shared: Arc::new(shared), openers }
+    }
+
+    fn reader(&self) -> TagReader {
+        TagReader::in_block(Arc::clone(&self.shared))
     }
 }
 
@@ -180,34 +228,35 @@ impl Syntax for TagSyntax {
         self.openers.clone()
     }
 
-    fn enter(&self, _opener: usize, input: &str, last: bool, request: &Request) -> Enter {
-        let shared = &self.shared;
-        let tag = match shared.lexer.lex(input, last) {
+    fn enter(&self, opener: usize, input: &str, last: bool, request: &Request) -> Enter {
+        let spec = self.shared.spec;
+        if let Some(literal) = spec.opens.get(opener) {
+            return Enter::Calls(literal.len(), Box::new(self.reader()));
+        }
+        let tag = match self.shared.lexer.lex(input, last) {
             Lex::Partial => return Enter::Hold,
             Lex::Not => return Enter::Text,
             Lex::Tag(tag) => tag,
         };
-        if tag.closing {
-            return Enter::Text;
-        }
-        match tag.role {
-            Role::Block => match shared.spec.call {
-                CallForm::Element { .. } => Enter::Calls(tag.len, Box::new(TagReader::in_block(Arc::clone(shared)))),
-                CallForm::Leading { .. } => Enter::Calls(tag.len, Box::new(TagReader::at_name(Arc::clone(shared)))),
-            },
-            Role::Call => {
-                let known = shared.spec.prefixes.iter().all(|p| !p.is_empty());
-                if !known && tag.name.is_none_or(|n| request.tools.get(n).is_none()) {
+        match (tag.role, spec.call) {
+            _ if tag.closing => Enter::Text,
+            (Role::Block, CallForm::Leading { .. }) => Enter::Calls(tag.len, Box::new(self.reader().at_name())),
+            (Role::Block | Role::Outer, _) => Enter::Calls(tag.len, Box::new(self.reader())),
+            (Role::Call, _) => {
+                let marked = spec.prefixes.iter().all(|p| !p.is_empty()) || spec.brackets != Brackets::ANGLE;
+                if !marked && tag.name.is_none_or(|n| request.tools.get(n).is_none()) {
                     return Enter::Text;
                 }
                 // The reader reads the call's own tag.
-                Enter::Calls(0, Box::new(TagReader::bare(Arc::clone(shared))))
+                Enter::Calls(0, Box::new(self.reader().bare()))
             }
             _ => Enter::Text,
         }
     }
 
     fn markers(&self) -> Vec<String> {
-        self.shared.lexer.markers()
+        let s = self.shared.spec;
+        let literals = s.opens.iter().chain(s.closes).map(|text| (*text).to_owned());
+        literals.chain(self.shared.lexer.markers()).collect()
     }
 }

@@ -4,22 +4,21 @@ use std::sync::Arc;
 
 use super::call::Call;
 use super::lexer::{Lex, Role, Tag};
-use super::value::{Kind, Value};
-use super::{CALL_END, CallForm, Shared, Typing, VALUE_END};
+use super::value::Value;
+use super::{CLOSE, CallForm, Shared};
+use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::{Checker, Fed};
 use crate::scan::Hit;
 use crate::syntax::{Read, Reader, Request};
 
-/// Longest function name or parameter key, with its tags.
-const MAX_HEADER: usize = 4096;
-/// Longest run of layout that is looked past to tell whether a closer is one.
-const MAX_LAYOUT: usize = 1024;
+/// How JSON objects inside a block name their parts.
+static OBJECT: JsonCalls = JsonCalls::BASE;
 /// How much of a call's raw text is kept for reports.
 const MAX_RAW: usize = 4096;
 
 #[derive(Debug)]
-enum State {
+pub(super) enum State {
     /// Between calls.
     Block,
     /// Before the name of a call whose block is the call.
@@ -29,10 +28,14 @@ enum State {
     Value(Value),
     /// The call's body is one JSON object.
     Json(Checker),
+    /// A JSON object that is the call.
+    Object(Object),
+    /// Behind something that is no call: only tags count.
+    Broken,
 }
 
 /// What one move did.
-enum Move {
+pub(super) enum Move {
     /// Read that many bytes, go on.
     Go(usize),
     /// Read that many bytes, then wait for more text.
@@ -44,12 +47,12 @@ enum Move {
 /// Reader of one block.
 #[derive(Debug)]
 pub(super) struct TagReader {
-    shared: Arc<Shared>,
-    state: State,
+    pub(super) shared: Arc<Shared>,
+    pub(super) state: State,
     /// No block around the call.
     bare: bool,
-    call: Option<Call>,
-    raw: String,
+    pub(super) call: Option<Call>,
+    pub(super) raw: String,
 }
 
 impl TagReader {
@@ -59,17 +62,25 @@ impl TagReader {
     }
 
     /// Behind an opener that is followed by the name.
-    pub(super) fn at_name(shared: Arc<Shared>) -> TagReader {
-        TagReader { state: State::Name, ..TagReader::in_block(shared) }
+    pub(super) fn at_name(self) -> TagReader {
+        TagReader { state: State::Name, ..self }
     }
 
     /// Before a call without a block.
-    pub(super) fn bare(shared: Arc<Shared>) -> TagReader {
-        TagReader { bare: true, ..TagReader::in_block(shared) }
+    pub(super) fn bare(self) -> TagReader {
+        TagReader { bare: true, ..self }
     }
 
     fn go(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Move {
         match &mut self.state {
+            State::Block if self.shared.spec.objects => {
+                let brace = rest.find('{').unwrap_or(rest.len());
+                if brace == 0 {
+                    self.state = State::Object(Object::new(&OBJECT, false));
+                    return Move::Go(0);
+                }
+                self.tag_or_skip(&rest[..brace], last || brace < rest.len(), request, out)
+            }
             State::Block => self.tag_or_skip(rest, last, request, out),
             State::Name => self.name(rest, last, out),
             State::Body => {
@@ -88,15 +99,33 @@ impl TagReader {
             }
             State::Value(_) => self.value(rest, last, out),
             State::Json(_) => self.json(rest, out),
+            State::Object(object) => match object.feed(rest, request, out) {
+                Outcome::More => Move::Go(rest.len()),
+                Outcome::Done(n) => {
+                    self.state = State::Block;
+                    Move::Go(n)
+                }
+                Outcome::Bad(n) => {
+                    out.malformed(&self.raw);
+                    self.state = State::Broken;
+                    Move::Go(n)
+                }
+            },
+            State::Broken => self.tag_or_skip(rest, last, request, out),
         }
     }
 
     /// Skips to the next tag and acts on it.
     fn tag_or_skip(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Move {
-        match memchr::memchr(b'<', rest.as_bytes()) {
-            None => return Move::Go(rest.len()),
-            Some(0) => {}
-            Some(at) => return Move::Go(at),
+        match self.shared.tags.find(rest, last) {
+            Hit::Text => return Move::Go(rest.len()),
+            Hit::Partial { at } => return Move::Wait(at),
+            Hit::Marker { at, .. } if at > 0 => return Move::Go(at),
+            Hit::Marker { len, id: CLOSE, .. } => {
+                self.end_call(out);
+                return Move::Over(len);
+            }
+            Hit::Marker { .. } => {}
         }
         let shared = Arc::clone(&self.shared);
         let tag = match shared.lexer.lex(rest, last) {
@@ -117,9 +146,10 @@ impl TagReader {
                 self.end_call(out);
                 return self.after_call(tag.len);
             }
-            (Role::Block, true) => {
+            (Role::Block | Role::Outer, true) => {
                 self.end_call(out);
-                return Move::Over(tag.len);
+                let inner = tag.role == Role::Block && !shared.spec.outer.is_empty();
+                return if inner { self.after_call(tag.len) } else { Move::Over(tag.len) };
             }
             (Role::Block, false) if matches!(shared.spec.call, CallForm::Leading { .. }) => {
                 self.end_call(out);
@@ -137,43 +167,7 @@ impl TagReader {
         if self.bare { Move::Over(read) } else { Move::Go(read) }
     }
 
-    /// The name of a call whose block is the call.
-    fn name(&mut self, rest: &str, last: bool, out: &mut Emitter) -> Move {
-        let body = rest.trim_start();
-        if body.len() < rest.len() {
-            return Move::Go(rest.len() - body.len());
-        }
-        let ends = match self.shared.spec.call {
-            CallForm::Leading { ends } => ends,
-            CallForm::Element { .. } => &[],
-        };
-        let tag = memchr::memchr(b'<', rest.as_bytes()).map(|at| (at, 0));
-        let end = ends.iter().filter_map(|e| rest.find(e).map(|at| (at, e.len()))).chain(tag).min();
-        let Some((at, skip)) = end else {
-            return if rest.len() <= MAX_HEADER { Move::Wait(0) } else { self.bad_name(rest, out) };
-        };
-        if skip == 0 {
-            match self.shared.lexer.lex(&rest[at..], last) {
-                Lex::Partial => return Move::Wait(0),
-                Lex::Not => return self.bad_name(&rest[..=at], out),
-                Lex::Tag(_) => {}
-            }
-        }
-        let name = rest[..at].trim();
-        if name.is_empty() || name.contains(char::is_whitespace) {
-            return self.bad_name(&rest[..at + skip], out);
-        }
-        self.start_call(name, out);
-        Move::Go(at + skip)
-    }
-
-    fn bad_name(&mut self, text: &str, out: &mut Emitter) -> Move {
-        out.malformed(text);
-        self.state = State::Block;
-        Move::Go(text.len())
-    }
-
-    fn start_call(&mut self, name: &str, out: &mut Emitter) {
+    pub(super) fn start_call(&mut self, name: &str, out: &mut Emitter) {
         out.start(name, None);
         self.raw.clear();
         self.call = Some(Call::new(name));
@@ -200,63 +194,6 @@ impl TagReader {
         }
     }
 
-    /// `<arg_key>key</arg_key><arg_value>`: read as one header.
-    fn pair(&mut self, rest: &str, open: usize, last: bool, request: &Request, out: &mut Emitter) -> Move {
-        let shared = Arc::clone(&self.shared);
-        let wait = |go: usize| if rest.len() <= MAX_HEADER && !last { Move::Wait(0) } else { Move::Go(go) };
-        let Some(end) = memchr::memchr(b'<', &rest.as_bytes()[open..]).map(|at| open + at) else {
-            return wait(rest.len());
-        };
-        let close = match shared.lexer.lex(&rest[end..], last) {
-            Lex::Partial => return wait(rest.len()),
-            Lex::Tag(tag) if tag.role == Role::Key && tag.closing => end + tag.len,
-            // No key after all; what stands here is looked at afresh.
-            _ => return Move::Go(end),
-        };
-        let body = rest[close..].trim_start();
-        let next = rest.len() - body.len();
-        match shared.lexer.lex(body, last) {
-            Lex::Partial => wait(close),
-            Lex::Tag(tag) if tag.role == Role::Value && !tag.closing => {
-                self.begin_value(rest[open..end].trim(), None, request, out);
-                Move::Go(next + tag.len)
-            }
-            _ if body.is_empty() => wait(close),
-            _ => Move::Go(close),
-        }
-    }
-
-    fn begin_value(&mut self, key: &str, typed: Option<&str>, request: &Request, out: &mut Emitter) {
-        let spec = self.shared.spec;
-        let tools = &request.tools;
-        let Some(call) = self.call.as_mut() else { return };
-        let accepts = tools.accepts(&call.name, key);
-        let by_schema = if accepts.only_text() { Kind::Text } else { Kind::Typed(accepts) };
-        let mut kind = match (spec.typing, typed) {
-            (Typing::Attribute(_), Some("true")) => Kind::Text,
-            (Typing::Attribute(_), Some("false")) => Kind::Json,
-            _ => by_schema,
-        };
-        call.flush_wrapped(out);
-        if call.keys.iter().any(|k| k == key) {
-            out.note("a parameter came twice; the first one stands");
-            kind = Kind::Discard;
-        }
-        let declared = tools.get(&call.name).is_none_or(|t| t.param(key).is_some());
-        let wraps = call.keys.is_empty() && !declared && spec.unwrap.contains(&key) && kind != Kind::Discard;
-        call.keys.push(key.to_owned());
-        let head = match kind {
-            Kind::Discard => String::new(),
-            _ if wraps => {
-                call.wrapped = Some((key.to_owned(), String::new()));
-                String::new()
-            }
-            _ => call.head(key),
-        };
-        let kind = if wraps { Kind::Wrapped } else { kind };
-        self.state = State::Value(Value::new(head, kind, spec.trim, out));
-    }
-
     /// Reads a value up to its closer. A closer counts only if the format's next tag follows; otherwise it is data.
     fn value(&mut self, rest: &str, last: bool, out: &mut Emitter) -> Move {
         let shared = Arc::clone(&self.shared);
@@ -264,12 +201,13 @@ impl TagReader {
             Hit::Text => (rest, Move::Go(rest.len())),
             Hit::Partial { at } => (&rest[..at], Move::Wait(at)),
             Hit::Marker { at, .. } if at > 0 => (&rest[..at], Move::Go(at)),
-            Hit::Marker { len, id, .. } => match self.closes(&rest[len..], id, last) {
+            Hit::Marker { len, .. } => match shared.closes(rest, last) {
                 None => return Move::Wait(0),
-                Some(false) => (&rest[..len], Move::Go(len)),
-                Some(true) => {
+                Some(0) => (&rest[..len], Move::Go(len)),
+                Some(read) => {
                     self.close_value(out);
-                    return Move::Go(if id == VALUE_END { len } else { 0 });
+                    // The closer of the call, where the value's own was forgotten, is read again as such.
+                    return Move::Go(if read == usize::MAX { 0 } else { read });
                 }
             },
         };
@@ -278,24 +216,6 @@ impl TagReader {
             self.fail(out);
         }
         then
-    }
-
-    /// Whether a closer before `after` ends the value; `None` if more text must tell.
-    fn closes(&self, after: &str, id: u16, last: bool) -> Option<bool> {
-        let body = after.trim_start();
-        if body.is_empty() {
-            return (last || after.len() > MAX_LAYOUT).then_some(true);
-        }
-        let tag = match self.shared.lexer.lex(body, last) {
-            Lex::Partial => return None,
-            Lex::Not => return Some(false),
-            Lex::Tag(tag) => tag,
-        };
-        Some(match (tag.role, tag.closing) {
-            (Role::Call, false) | (Role::Block, true) => true,
-            (Role::Call, true) | (Role::Param | Role::Key, false) => id != CALL_END,
-            _ => false,
-        })
     }
 
     fn close_value(&mut self, out: &mut Emitter) {
