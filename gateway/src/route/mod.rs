@@ -87,6 +87,12 @@ pub enum Show {
     Hide,
 }
 
+/// The tokenizer and template of a model folder, for tests of text.
+#[cfg(test)]
+pub(crate) fn test_folder(dir: &std::path::Path) -> Result<(Arc<Tokenizer>, Option<Arc<ChatTemplate>>), String> {
+    folder::Folder::load(dir, None).map(|folder| (folder.tokenizer, folder.template))
+}
+
 /// All routes of a gateway, by every name that clients may use.
 #[derive(Debug, Default)]
 pub struct Routes {

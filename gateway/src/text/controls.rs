@@ -1,6 +1,6 @@
 //! The control tokens of a tokenizer: how they are spelled and where template text contains them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -122,14 +122,19 @@ impl Controls {
         prompt.push_plain(&text[end..]);
     }
 
-    /// Spellings that contain `text` in their middle, with what stands before and after it.
-    pub(super) fn around<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.tokens.iter().flat_map(move |token| {
-            token
-                .spelling
-                .match_indices(text)
-                .map(|(at, _)| (&token.spelling[..at], &token.spelling[at + text.len()..]))
-                .filter(|(before, after)| !before.is_empty() && !after.is_empty())
-        })
+    /// Every text that is a control token once a piece of `template` stands before and another after it: what a template
+    /// that writes `<` + name + `>` must not be given as a name.
+    pub(super) fn completed_by(&self, template: &str) -> HashSet<Box<str>> {
+        let mut names = HashSet::new();
+        for token in &self.tokens {
+            let spelling = token.spelling.as_str();
+            let cuts = || spelling.char_indices().map(|(at, _)| at).skip(1);
+            let starts: Vec<usize> = cuts().filter(|&at| template.contains(&spelling[..at])).collect();
+            let ends: Vec<usize> = cuts().filter(|&at| template.contains(&spelling[at..])).collect();
+            for &start in &starts {
+                names.extend(ends.iter().filter(|&&end| end > start).map(|&end| Box::from(&spelling[start..end])));
+            }
+        }
+        names
     }
 }

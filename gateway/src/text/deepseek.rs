@@ -73,7 +73,7 @@ fn conversation(request: &chat::Request) -> Result<Conversation, Error> {
     let last = request.messages.len().saturating_sub(1);
     let prefix = |at| request.continue_final_message && at == last;
     Ok(Conversation {
-        messages: request.messages.iter().enumerate().map(|(at, m)| message(m, prefix(at))).collect(),
+        messages: request.messages.iter().enumerate().map(|(at, m)| message(m, thinking_mode, prefix(at))).collect(),
         thinking_mode,
         tools: tools(request)?,
         tool_choice: match request.tool_choice {
@@ -101,7 +101,7 @@ fn conversation(request: &chat::Request) -> Result<Conversation, Error> {
     })
 }
 
-fn message(message: &Message, prefix: bool) -> InputMessage {
+fn message(message: &Message, thinking_mode: bool, prefix: bool) -> InputMessage {
     let content = message.content.join("\n\n");
     match message.role {
         Role::System => {
@@ -110,7 +110,8 @@ fn message(message: &Message, prefix: bool) -> InputMessage {
         Role::User => InputMessage::User { content: RecipePrompt::plain(content), image_sources: Vec::new() },
         Role::Assistant => InputMessage::Assistant {
             content,
-            reasoning_content: message.reasoning.clone(),
+            // A turn whose reasoning the client did not send back gets an empty block, as in DeepSeek's own service.
+            reasoning_content: thinking_mode.then(|| message.reasoning.clone().unwrap_or_default()),
             tool_calls: (!message.tool_calls.is_empty()).then(|| message.tool_calls.iter().map(tool_call).collect()),
             prefix,
         },

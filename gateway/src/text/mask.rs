@@ -29,6 +29,8 @@ fn is_private(c: char) -> bool {
 pub(super) struct Mask<'a> {
     controls: &'a Controls,
     template: &'a str,
+    /// [`Controls::completed_by`] the template.
+    names: &'a HashSet<Box<str>>,
     /// Private-use stand-in of each character of the controls' alphabet, same order, ascending; the last one more is the end
     /// mark.
     stand_ins: Vec<char>,
@@ -38,22 +40,27 @@ pub(super) struct Mask<'a> {
 
 impl<'a> Mask<'a> {
     /// A mask whose stand-ins do not occur in the template. `None` when there are no private-use characters left.
-    pub(super) fn new(controls: &'a Controls, template: &'a str) -> Option<Self> {
-        Self::without(controls, template, HashSet::new())
+    pub(super) fn new(controls: &'a Controls, template: &'a str, names: &'a HashSet<Box<str>>) -> Option<Self> {
+        Self::without(controls, template, names, HashSet::new())
     }
 
     /// A mask like this one that avoids every character it has seen.
     pub(super) fn elsewhere(&self) -> Option<Self> {
-        Self::without(self.controls, self.template, self.seen.take())
+        Self::without(self.controls, self.template, self.names, self.seen.take())
     }
 
-    fn without(controls: &'a Controls, template: &'a str, seen: HashSet<char>) -> Option<Self> {
+    fn without(
+        controls: &'a Controls,
+        template: &'a str,
+        names: &'a HashSet<Box<str>>,
+        seen: HashSet<char>,
+    ) -> Option<Self> {
         let mut taken: HashSet<char> = template.chars().filter(|&c| is_private(c)).collect();
         taken.extend(&seen);
         let wanted = controls.alphabet().len() + 1;
         let free = (PRIVATE_USE..=PRIVATE_USE_END).filter_map(char::from_u32).filter(|c| !taken.contains(c));
         let stand_ins: Vec<char> = free.take(wanted).collect();
-        (stand_ins.len() == wanted).then_some(Self { controls, template, stand_ins, seen: RefCell::new(seen) })
+        (stand_ins.len() == wanted).then_some(Self { controls, template, names, stand_ins, seen: RefCell::new(seen) })
     }
 
     /// Whether a covered string held one of the stand-ins, so that putting back would change it.
@@ -71,7 +78,7 @@ impl<'a> Mask<'a> {
         let mut covered: HashSet<usize> = HashSet::new();
         covered.extend(self.controls.find(text).iter().map(|range| range.start));
         let trimmed = text.trim();
-        if !trimmed.is_empty() && self.completes(trimmed) {
+        if self.names.contains(trimmed) {
             covered.insert(text.len() - text.trim_start().len());
         }
         let mut out = String::with_capacity(text.len());
@@ -83,13 +90,6 @@ impl<'a> Mask<'a> {
             out.push(if hide { self.stand_in(c) } else { c });
         }
         out
-    }
-
-    /// Whether the template holds what this name lacks to be a control token.
-    fn completes(&self, name: &str) -> bool {
-        self.controls
-            .around(name)
-            .any(|(before, after)| self.template.contains(before) && self.template.contains(after))
     }
 
     fn stand_in(&self, c: char) -> char {

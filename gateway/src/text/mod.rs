@@ -7,6 +7,8 @@ mod mask;
 mod prompt;
 mod stop;
 mod template;
+#[cfg(test)]
+mod tests;
 mod tokenizer;
 mod vocabulary;
 

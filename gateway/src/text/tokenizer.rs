@@ -123,6 +123,12 @@ impl Tokenizer {
         self.encode(&prompt)
     }
 
+    /// The library's tokenizer, to compare with.
+    #[cfg(test)]
+    pub(super) fn library(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+
     /// The ranges whose ids are known beforehand: control tokens and white-space tokens.
     fn fixed(&self, prompt: &Prompt) -> Result<Vec<(Range<usize>, u32)>, TokenizerError> {
         let text = prompt.text();

@@ -4,6 +4,7 @@ mod conversation;
 mod dialect;
 mod json;
 
+use std::collections::HashSet;
 use std::error::Error as _;
 use std::sync::Arc;
 
@@ -70,6 +71,7 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     special_tokens: SpecialTokens,
     controls: Arc<Controls>,
+    completed: HashSet<Box<str>>,
 }
 
 impl ChatTemplate {
@@ -90,7 +92,8 @@ impl ChatTemplate {
             line: error.line().unwrap_or(1),
             message: describe(&error),
         })?;
-        Ok(Self { name: name.to_owned(), source, environment, special_tokens, controls })
+        let completed = controls.completed_by(&source);
+        Ok(Self { name: name.to_owned(), source, environment, special_tokens, controls, completed })
     }
 
     /// Writes the prompt of a request.
@@ -100,7 +103,7 @@ impl ChatTemplate {
     pub fn render(&self, request: &chat::Request) -> Result<Prompt, TemplateError> {
         let conversation = Conversation { request, source: &self.source, special_tokens: &self.special_tokens };
         let exhausted = || TemplateError::Conversation("the text uses up all private-use characters".to_owned());
-        let mut mask = Mask::new(&self.controls, &self.source).ok_or_else(exhausted)?;
+        let mut mask = Mask::new(&self.controls, &self.source, &self.completed).ok_or_else(exhausted)?;
         let mut variables = conversation.variables(&mask)?;
         if mask.collides() {
             // The text itself holds stand-ins. All its private-use characters are known now, so this is the last time.
