@@ -8,6 +8,8 @@ mod openai;
 mod output;
 mod prepare;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod timeline;
 
 use std::sync::Arc;

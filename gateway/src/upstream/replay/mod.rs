@@ -2,6 +2,8 @@
 
 mod play;
 mod recording;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
