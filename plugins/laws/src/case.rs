@@ -229,3 +229,21 @@ pub fn assert_cases(plugin: &Plugin, json: &str, skip: &[(&str, &str)]) -> usize
     assert!(failed.is_empty(), "{} of {} cases failed:\n{}", failed.len(), mine.len(), failed.join("\n"));
     run.count()
 }
+
+/// Checks every `*.json` of a crate's `golden` folder that holds cases; returns how many ran.
+pub fn assert_golden(plugin: &Plugin, folder: &str) -> usize {
+    let mut ran = 0;
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{folder}: {e}"));
+    let mut paths: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();
+    paths.sort();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        if load(&text).is_ok() {
+            let cases = assert_cases(plugin, &text, &[]);
+            assert!(cases > 0, "{}: no format of this plugin", path.display());
+            ran += cases;
+        }
+    }
+    assert!(ran > 0, "{folder} holds no cases");
+    ran
+}

@@ -1,6 +1,7 @@
 //! Format plugin of the Llama family.
 
 mod llama;
+mod muse;
 mod pythonic;
 
 use sluicegate_sdk::format::Plugin;
@@ -10,8 +11,8 @@ pub fn plugin() -> Plugin {
     Plugin::new(
         "meta",
         env!("CARGO_PKG_VERSION"),
-        "Llama 3 and 4",
-        &[llama::LLAMA3_JSON, pythonic::PYTHONIC, pythonic::LLAMA4_PYTHONIC],
+        "Llama 3 and 4, Muse",
+        &[llama::LLAMA3_JSON, pythonic::PYTHONIC, pythonic::LLAMA4_PYTHONIC, muse::MUSE],
     )
 }
 

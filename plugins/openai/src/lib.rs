@@ -38,6 +38,7 @@ static HARMONY_CHANNELS: Channels = Channels {
     ignored: &[],
     headers: &[CHANNEL, " to=", "to="],
     route,
+    tagged: false,
     joint: "\n",
 };
 

@@ -3,17 +3,10 @@
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
-use sluicegate_sdk::tags::{CallForm, ParamForm, Slot, TagCalls, ValueTrim};
+use sluicegate_sdk::tags::TagCalls;
 use sluicegate_sdk::think::Think;
 
-static FUNCTION: TagCalls = TagCalls {
-    blocks: &["tool_call"],
-    bare: true,
-    call: CallForm::Element { tag: "function", name: Slot::Equals },
-    param: ParamForm::Element { tag: "parameter", key: Slot::Equals },
-    trim: ValueTrim::OneNewline,
-    ..TagCalls::BASE
-};
+static FUNCTION: TagCalls = TagCalls::FUNCTION;
 
 /// Qwen3-Coder and all that write its wire; reasoning where the model thinks (Qwen3.5).
 pub(crate) const QWEN3_CODER: Format = Format {

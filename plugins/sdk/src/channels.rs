@@ -8,7 +8,7 @@ use crate::event::{Channel, Step, StopCause, Tail};
 use crate::json::{Checker, Fed};
 use crate::scan::{Hit, Markers};
 use crate::stream::Machine;
-use crate::syntax::{Enter, Read, Reader, Request, Syntax};
+use crate::syntax::{Read, Reader, Request, Syntax};
 use crate::tools::ToolSet;
 
 /// Longest header.
@@ -49,6 +49,8 @@ pub struct Channels {
     pub headers: &'static [&'static str],
     /// See [`RouteRule`].
     pub route: RouteRule,
+    /// The arguments of a [`Route::Call`] are not one JSON object but what the tool syntax reads.
+    pub tagged: bool,
     /// Written between two bodies of the same channel.
     pub joint: &'static str,
 }
@@ -114,8 +116,8 @@ enum State {
     Args(Option<Checker>),
     /// Behind complete arguments.
     Complete,
-    /// In a body that the tool syntax reads; `None` before its opener.
-    Calls(Option<Box<dyn Reader>>),
+    /// In a body that the tool syntax reads.
+    Calls(Box<dyn Reader>),
 }
 
 /// A parser of a channel format.
@@ -163,14 +165,8 @@ impl ChannelMachine {
             State::Begin => self.begin(rest, last),
             State::Header => self.header(rest, last),
             State::Args(_) => self.arguments(rest, last),
-            State::Calls(Some(reader)) => match reader.read(rest, last, &self.request, &mut self.out) {
-                Read::More(n) => (n, false),
-                Read::Over(n) | Read::Text(n, _) => {
-                    self.state = State::Ignore;
-                    (n, true)
-                }
-            },
-            State::Text | State::Ignore | State::Complete | State::Calls(None) => self.body(rest, last),
+            State::Calls(_) => self.read_calls(rest, last),
+            State::Text | State::Ignore | State::Complete => self.body(rest, last),
         }
     }
 
@@ -209,12 +205,17 @@ impl ChannelMachine {
             Route::Ignore => State::Ignore,
             // Nobody asked for calls: the body is text.
             Route::Call(..) | Route::Calls if !self.calls => self.open_text(Channel::Content),
+            Route::Call(name, _) if self.format.spec.tagged => self.reader(Some(&name)),
             Route::Call(name, id) => {
                 self.out.start(&name, id);
                 State::Args(None)
             }
-            Route::Calls => State::Calls(None),
+            Route::Calls => self.reader(None),
         };
+    }
+
+    fn reader(&self, named: Option<&str>) -> State {
+        self.format.syntax.as_ref().and_then(|s| s.body(named)).map_or(State::Ignore, State::Calls)
     }
 
     fn open_text(&mut self, channel: Channel) -> State {
@@ -228,16 +229,6 @@ impl ChannelMachine {
 
     /// Reads a body up to its end.
     fn body(&mut self, rest: &str, last: bool) -> (usize, bool) {
-        if let State::Calls(None) = self.state {
-            let body = rest.trim_start();
-            if body.len() < rest.len() {
-                return (rest.len() - body.len(), true);
-            }
-            match self.enter(rest, last) {
-                Some(done) => return done,
-                None => self.state = State::Ignore,
-            }
-        }
         let format = Arc::clone(&self.format);
         let (text, done) = match format.body.find(rest, last) {
             Hit::Text => (rest, (rest.len(), true)),
@@ -254,25 +245,26 @@ impl ChannelMachine {
         done
     }
 
-    /// Hands the body to the tool syntax if it begins with one of its openers.
-    fn enter(&mut self, rest: &str, last: bool) -> Option<(usize, bool)> {
-        let syntax = self.format.syntax.as_ref()?;
-        for (n, opener) in syntax.openers().iter().enumerate() {
-            if rest.starts_with(opener.text.as_str()) {
-                return match syntax.enter(n, rest, last, &self.request) {
-                    Enter::Hold => Some((0, false)),
-                    Enter::Text => None,
-                    Enter::Calls(read, reader) => {
-                        self.state = State::Calls(Some(reader));
-                        Some((read, true))
-                    }
-                };
+    /// Hands the body, up to its end, to the reader of calls.
+    fn read_calls(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        let State::Calls(reader) = &mut self.state else { return (0, true) };
+        let (text, over) = match self.format.body.find(rest, last) {
+            Hit::Text => (rest, false),
+            Hit::Partial { at } => (&rest[..at], false),
+            Hit::Marker { at, .. } => (&rest[..at], true),
+        };
+        match reader.read(text, last || over, &self.request, &mut self.out) {
+            Read::More(_) if over => {
+                reader.finish(true, &self.request, &mut self.out);
+                self.state = State::Ignore;
+                (text.len(), true)
             }
-            if !last && opener.text.starts_with(rest) {
-                return Some((0, false));
+            Read::More(n) => (n, text.len() == rest.len() && n == text.len()),
+            Read::Over(n) | Read::Text(n, _) => {
+                self.state = State::Ignore;
+                (n, true)
             }
         }
-        None
     }
 
     /// The body ends.
@@ -366,7 +358,7 @@ impl Machine for ChannelMachine {
             }
             at += read;
         }
-        if let State::Calls(Some(reader)) = &mut self.state {
+        if let State::Calls(reader) = &mut self.state {
             reader.finish(stopped, &self.request, &mut self.out);
         }
         if stopped {

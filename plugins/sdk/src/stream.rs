@@ -28,6 +28,11 @@ const OPEN: u16 = 0;
 const CLOSE: u16 = 1;
 const END: u16 = 2;
 const DROP: u16 = 3;
+/// An opener or closer up to its suffix.
+const OPEN_STEM: u16 = 4;
+const CLOSE_STEM: u16 = 5;
+/// Longest suffix of a marker.
+const MAX_SUFFIX: usize = 64;
 /// Opener `n` of the tool syntax is `CALLS + n`.
 const CALLS: u16 = 16;
 
@@ -66,6 +71,11 @@ impl TextFormat {
         let opens: Vec<_> =
             think.iter().flat_map(|t| t.open.iter().map(|o| (format!("{o}{}", t.label), OPEN))).collect();
         let closes: Vec<_> = think.iter().flat_map(|t| t.close.iter().map(|c| ((*c).to_owned(), CLOSE))).collect();
+        let stems = |list: fn(&Think) -> &'static [&'static str], id: u16| {
+            think.into_iter().flat_map(move |t| t.stems(list(&t))).map(move |stem| (stem, id))
+        };
+        let opens: Vec<_> = opens.into_iter().chain(stems(|t| t.open, OPEN_STEM)).collect();
+        let closes: Vec<_> = closes.into_iter().chain(stems(|t| t.close, CLOSE_STEM)).collect();
         let frames = || dropped.iter().map(|t| ((*t).to_owned(), DROP));
         let content = |with_calls: bool| {
             let reopen = opens.clone().into_iter().filter(|_| think.is_some_and(|t| t.anywhere));
@@ -187,6 +197,9 @@ impl TextMachine {
                     self.think_opened();
                     return (len, true);
                 }
+                Hit::Marker { len, id: OPEN_STEM, .. } if self.opener => {
+                    return self.suffixed(rest, len, OPEN, last);
+                }
                 Hit::Marker { id, .. } if id >= CALLS && self.out.channel() == Channel::Content => {
                     if let Some(done) = self.enter(rest, id, last) {
                         return done;
@@ -217,6 +230,8 @@ impl TextMachine {
     fn marker(&mut self, rest: &str, len: usize, id: u16, last: bool) -> (usize, bool) {
         match id {
             OPEN => self.think_opened(),
+            OPEN_STEM => return self.suffixed(rest, len, OPEN, last),
+            CLOSE_STEM => return self.suffixed(rest, len, CLOSE, last),
             CLOSE => {
                 if self.out.channel() == Channel::Reasoning {
                     self.out.switch(Channel::Content);
@@ -236,6 +251,20 @@ impl TextMachine {
             }
         }
         (len, true)
+    }
+
+    /// A marker with a suffix: it goes on to its bracket.
+    fn suffixed(&mut self, rest: &str, stem: usize, id: u16, last: bool) -> (usize, bool) {
+        let suffix = rest[stem..].find(|c: char| !c.is_ascii_alphanumeric());
+        match suffix {
+            Some(n) if rest[stem + n..].starts_with('>') => self.marker(rest, stem + n + 1, id, last),
+            None if !last && rest.len() - stem <= MAX_SUFFIX => (0, false),
+            _ => {
+                self.begun = true;
+                self.out.text(&rest[..stem]);
+                (stem, true)
+            }
+        }
     }
 
     fn think_opened(&mut self) {

@@ -24,6 +24,9 @@ pub enum Place {
     Start,
 }
 
+/// Makes an id where the format prescribes its shape: the request, the function's name, the call's index.
+pub type IdRule = fn(&Request, &str, u32) -> String;
+
 /// A literal that may begin a block of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opener {
@@ -61,6 +64,9 @@ pub trait Syntax: fmt::Debug + Send + Sync {
     fn openers(&self) -> Vec<Opener>;
     /// Judges `input`, which begins with opener number `opener`. With `last`, no more text comes.
     fn enter(&self, opener: usize, input: &str, last: bool, request: &Request) -> Enter;
+    /// A reader for a text that is known to hold calls, such as the body of a message. `named`: a header already gave
+    /// the function, and the text is its arguments.
+    fn body(&self, named: Option<&str>) -> Option<Box<dyn Reader>>;
     /// Every literal that the engine looks for, for descriptors.
     fn markers(&self) -> Vec<String>;
 }

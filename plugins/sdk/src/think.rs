@@ -18,6 +18,8 @@ pub struct Think {
     pub open: &'static [&'static str],
     /// Spellings that end it.
     pub close: &'static [&'static str],
+    /// The markers may carry a checkpoint's suffix, `<think:6124c78e>`, read from the end of the prompt.
+    pub suffix: bool,
     /// Text after the opener that belongs to the marker (`thought\n`).
     pub label: &'static str,
     /// See [`Begins`].
@@ -37,6 +39,7 @@ impl Think {
     pub const TAGS: Think = Think {
         open: &["<think>"],
         close: &["</think>"],
+        suffix: false,
         label: "",
         begins: Begins::Outside,
         open_when_off: true,
@@ -50,6 +53,14 @@ impl Think {
         let off = config.reasoning == ReasoningMode::Off;
         let opener = !off || self.open_when_off;
         let tail = config.prompt_tail.trim_end();
+        let suffixed = self.suffix.then(|| tail.rfind('<').map(|at| &tail[at..])).flatten();
+        let suffixed = suffixed.filter(|tag| tag.ends_with('>'));
+        if suffixed.is_some_and(|tag| self.stems(self.open).any(|stem| tag.starts_with(&stem))) {
+            return (true, true);
+        }
+        if suffixed.is_some_and(|tag| self.stems(self.close).any(|stem| tag.starts_with(&stem))) {
+            return (false, self.open_when_off);
+        }
         if tail.is_empty() {
             let inside = match config.reasoning {
                 ReasoningMode::On => true,
@@ -67,5 +78,11 @@ impl Think {
             return (false, self.open_when_off);
         }
         (self.begins == Begins::Inside && !off, opener)
+    }
+
+    /// The spellings of a marker up to where a suffix begins: `<think:`.
+    pub fn stems(&self, spellings: &'static [&'static str]) -> impl Iterator<Item = String> + use<> {
+        let suffix = self.suffix;
+        spellings.iter().filter(move |_| suffix).filter_map(|s| s.strip_suffix('>')).map(|s| format!("{s}:"))
     }
 }

@@ -6,7 +6,7 @@ mod reader;
 use std::sync::Arc;
 
 use crate::scan::Markers;
-use crate::syntax::{Enter, Opener, Place, Request, Syntax};
+use crate::syntax::{Enter, IdRule, Opener, Place, Reader, Request, Syntax};
 pub(crate) use object::{Object, Outcome};
 use reader::JsonReader;
 
@@ -21,9 +21,6 @@ pub struct Named {
 
 /// Reads a header: its text, the request, and the index that the call would get.
 pub type HeaderRule = fn(&str, &Request, u32) -> Option<Named>;
-
-/// Makes an id where the format prescribes its shape: the request, the function's name, the call's index.
-pub type IdRule = fn(&Request, &str, u32) -> String;
 
 /// Calls written as JSON.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +134,10 @@ impl Syntax for JsonSyntax {
         let read = if opener.place == Place::Start { 0 } else { opener.text.len() };
         debug_assert!(input.starts_with(&opener.text));
         Enter::Calls(read, Box::new(reader))
+    }
+
+    fn body(&self, named: Option<&str>) -> Option<Box<dyn Reader>> {
+        named.is_none().then(|| Box::new(JsonReader::new(Arc::clone(&self.shared), "", false)) as Box<dyn Reader>)
     }
 
     fn markers(&self) -> Vec<String> {

@@ -133,6 +133,7 @@ impl JsonReader {
             Hit::Partial { .. } => return Move::Wait(0),
             Hit::Marker { len, id: OPEN, .. } => {
                 self.in_array = rest[..len].ends_with('[');
+                self.any = false;
                 self.at_header = spec.header.is_some() && spec.call_opens.is_empty();
                 return Move::Go(len);
             }

@@ -9,7 +9,7 @@ pub use literal::Transcoder;
 use std::sync::Arc;
 
 use crate::scan::Markers;
-use crate::syntax::{Enter, Opener, Place, Request, Syntax};
+use crate::syntax::{Enter, Opener, Place, Reader, Request, Syntax};
 use reader::PythonReader;
 
 /// Calls written as Python.
@@ -78,6 +78,10 @@ impl Syntax for PythonSyntax {
             Some(b'(') if request.tools.get(&body[..name]).is_some() => Enter::Calls(0, reader(false)),
             _ => Enter::Text,
         }
+    }
+
+    fn body(&self, named: Option<&str>) -> Option<Box<dyn Reader>> {
+        named.is_none().then(|| Box::new(PythonReader::new(Arc::clone(&self.shared), true)) as Box<dyn Reader>)
     }
 
     fn markers(&self) -> Vec<String> {

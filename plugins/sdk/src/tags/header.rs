@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::follow::Enclosed;
 use super::lexer::{Lex, Role};
-use super::reader::{Move, State, TagReader};
+use super::reader::{Cdata, Move, State, TagReader};
 use super::value::{Kind, Value};
 use super::{CallForm, Typing};
 use crate::emit::Emitter;
@@ -17,7 +17,7 @@ const MAX_HEADER: usize = 4096;
 
 impl TagReader {
     /// The name of a call whose block is the call.
-    pub(super) fn name(&mut self, rest: &str, last: bool, out: &mut Emitter) -> Move {
+    pub(super) fn name(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Move {
         let body = rest.trim_start();
         if body.len() < rest.len() {
             return Move::Go(rest.len() - body.len());
@@ -49,7 +49,7 @@ impl TagReader {
         if name.is_empty() || name.contains(char::is_whitespace) {
             return self.bad_name(&rest[..at + skip], out);
         }
-        self.start_call(name, out);
+        self.start_call(name, request, out);
         Move::Go(at + skip)
     }
 
@@ -130,6 +130,7 @@ impl TagReader {
             _ => call.head(key),
         };
         let kind = if wraps { Kind::Wrapped } else { kind };
+        self.cdata = if spec.cdata { Cdata::Maybe } else { Cdata::No };
         self.state = State::Value(Value::new(head, kind, spec.trim, out));
     }
 }

@@ -10,7 +10,7 @@ mod value;
 use std::sync::Arc;
 
 use crate::scan::Markers;
-use crate::syntax::{Enter, Opener, Place, Request, Syntax};
+use crate::syntax::{Enter, IdRule, Opener, Place, Reader, Request, Syntax};
 use lexer::{Lex, Lexer, Role};
 use reader::TagReader;
 
@@ -127,17 +127,33 @@ pub struct TagCalls {
     pub typing: Typing,
     /// See [`ValueTrim`].
     pub trim: ValueTrim,
+    /// A value may stand in `<![CDATA[` and `]]>`.
+    pub cdata: bool,
     /// A call's body may be one JSON object instead of parameters.
     pub json_body: bool,
     /// A block may hold JSON objects with a name and arguments.
     pub objects: bool,
     /// A lone parameter of one of these names that the tool lacks and that holds an object is the arguments.
     pub unwrap: &'static [&'static str],
+    /// Makes ids where the format prescribes their shape. Without it the gateway does.
+    pub make_id: Option<IdRule>,
+    /// Mends a name as the model wrote it.
+    pub rename: Option<fn(&str, &Request) -> String>,
     /// Literals inside a block that carry no meaning and end a [`CallForm::Leading`] name (`<tool_sep>`).
     pub ignored: &'static [&'static str],
 }
 
 impl TagCalls {
+    /// Qwen XML: `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`.
+    pub const FUNCTION: TagCalls = TagCalls {
+        blocks: &["tool_call"],
+        bare: true,
+        call: CallForm::Element { tag: "function", name: Slot::Equals },
+        param: ParamForm::Element { tag: "parameter", key: Slot::Equals },
+        trim: ValueTrim::OneNewline,
+        ..TagCalls::BASE
+    };
+
     /// Defaults; `blocks`, `call` and `param` must be set.
     pub const BASE: TagCalls = TagCalls {
         brackets: Brackets::ANGLE,
@@ -152,9 +168,12 @@ impl TagCalls {
         param: ParamForm::Pair { key: "arg_key", kind: None, value: "arg_value" },
         typing: Typing::Schema,
         trim: ValueTrim::Nothing,
+        cdata: false,
         json_body: false,
         objects: false,
         unwrap: &[],
+        make_id: None,
+        rename: None,
         ignored: &[],
     };
 }
@@ -252,6 +271,14 @@ impl Syntax for TagSyntax {
             }
             _ => Enter::Text,
         }
+    }
+
+    fn body(&self, named: Option<&str>) -> Option<Box<dyn Reader>> {
+        let reader = self.reader();
+        Some(match named {
+            None => Box::new(reader),
+            Some(name) => Box::new(reader.named(name)),
+        })
     }
 
     fn markers(&self) -> Vec<String> {

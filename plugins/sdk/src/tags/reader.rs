@@ -53,17 +53,45 @@ pub(super) struct TagReader {
     bare: bool,
     pub(super) call: Option<Call>,
     pub(super) raw: String,
+    pub(super) cdata: Cdata,
+    /// The name that a header outside the text gave.
+    header: Option<String>,
 }
+
+/// Whether a value stands in a CDATA section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cdata {
+    No,
+    /// Nothing of the value has come yet.
+    Maybe,
+    In,
+}
+
+const CDATA_OPEN: &str = "<![CDATA[";
+const CDATA_CLOSE: &str = "]]>";
 
 impl TagReader {
     /// Behind a block's opener.
     pub(super) fn in_block(shared: Arc<Shared>) -> TagReader {
-        TagReader { shared, state: State::Block, bare: false, call: None, raw: String::new() }
+        TagReader {
+            shared,
+            state: State::Block,
+            bare: false,
+            call: None,
+            raw: String::new(),
+            cdata: Cdata::No,
+            header: None,
+        }
     }
 
     /// Behind an opener that is followed by the name.
     pub(super) fn at_name(self) -> TagReader {
         TagReader { state: State::Name, ..self }
+    }
+
+    /// In a call that a header has named; it is announced with the first text.
+    pub(super) fn named(self, name: &str) -> TagReader {
+        TagReader { header: Some(name.to_owned()), ..self }
     }
 
     /// Before a call without a block.
@@ -82,7 +110,7 @@ impl TagReader {
                 self.tag_or_skip(&rest[..brace], last || brace < rest.len(), request, out)
             }
             State::Block => self.tag_or_skip(rest, last, request, out),
-            State::Name => self.name(rest, last, out),
+            State::Name => self.name(rest, last, request, out),
             State::Body => {
                 let fresh = self.call.as_ref().is_some_and(|c| !c.opened && c.wrapped.is_none());
                 if self.shared.spec.json_body && fresh && rest.starts_with('{') {
@@ -97,6 +125,7 @@ impl TagReader {
                 }
                 self.tag_or_skip(rest, last, request, out)
             }
+            State::Value(_) if self.cdata != Cdata::No => self.in_cdata(rest, out),
             State::Value(_) => self.value(rest, last, out),
             State::Json(_) => self.json(rest, out),
             State::Object(object) => match object.feed(rest, request, out) {
@@ -136,7 +165,7 @@ impl TagReader {
         match (tag.role, tag.closing) {
             (Role::Call, false) => {
                 self.end_call(out);
-                self.start_call(tag.name.unwrap_or_default(), out);
+                self.start_call(tag.name.unwrap_or_default(), request, out);
                 if tag.self_closing {
                     self.end_call(out);
                     return self.after_call(tag.len);
@@ -167,11 +196,21 @@ impl TagReader {
         if self.bare { Move::Over(read) } else { Move::Go(read) }
     }
 
-    pub(super) fn start_call(&mut self, name: &str, out: &mut Emitter) {
-        out.start(name, None);
+    pub(super) fn start_call(&mut self, name: &str, request: &Request, out: &mut Emitter) {
+        let spec = self.shared.spec;
+        let name = spec.rename.map_or_else(|| name.to_owned(), |rule| rule(name, request));
+        let id = spec.make_id.map(|rule| rule(request, &name, out.started()));
+        out.start(&name, id);
         self.raw.clear();
-        self.call = Some(Call::new(name));
+        self.call = Some(Call::new(&name));
         self.state = State::Body;
+    }
+
+    /// Starts the call that a header has named.
+    fn announce(&mut self, request: &Request, out: &mut Emitter) {
+        if let Some(name) = self.header.take() {
+            self.start_call(&name, request, out);
+        }
     }
 
     fn end_call(&mut self, out: &mut Emitter) {
@@ -213,6 +252,36 @@ impl TagReader {
         };
         let State::Value(value) = &mut self.state else { return then };
         if !value.feed(text, out) {
+            self.fail(out);
+        }
+        then
+    }
+
+    /// A CDATA section at the beginning of a value: what is in it is data, whatever it looks like.
+    fn in_cdata(&mut self, rest: &str, out: &mut Emitter) -> Move {
+        if self.cdata == Cdata::Maybe {
+            if rest.len() < CDATA_OPEN.len() && CDATA_OPEN.starts_with(rest) {
+                return Move::Wait(0);
+            }
+            let opens = rest.starts_with(CDATA_OPEN);
+            self.cdata = if opens { Cdata::In } else { Cdata::No };
+            return Move::Go(if opens { CDATA_OPEN.len() } else { 0 });
+        }
+        let (text, then) = match rest.find(CDATA_CLOSE) {
+            Some(at) => {
+                self.cdata = Cdata::No;
+                (&rest[..at], Move::Go(at + CDATA_CLOSE.len()))
+            }
+            None => {
+                // Two brackets at the end may be the closer's.
+                let held = rest.len() - rest.trim_end_matches(']').len();
+                let text = &rest[..rest.len() - held.min(2)];
+                (text, Move::Wait(text.len()))
+            }
+        };
+        if let State::Value(value) = &mut self.state
+            && !value.feed(text, out)
+        {
             self.fail(out);
         }
         then
@@ -265,6 +334,7 @@ impl TagReader {
 
 impl Reader for TagReader {
     fn read(&mut self, input: &str, last: bool, request: &Request, out: &mut Emitter) -> Read {
+        self.announce(request, out);
         let mut at = 0;
         while at < input.len() {
             let (read, done) = match self.go(&input[at..], last, request, out) {
