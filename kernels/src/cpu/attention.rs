@@ -1,8 +1,9 @@
 //! Causal attention over paged keys and values: one row and one KV head at a time, positions ascending in steps of 16,
 //! so that nothing but the row's own sequence decides the order of arithmetic.
 
+use super::element::Element;
 use super::isa::{Isa, versions};
-use super::kv::{BlockLayout, Element};
+use super::kv::BlockLayout;
 use super::math::{LANES, Lanes, exp, max, sum};
 
 /// Positions that a softmax step covers; block sizes are multiples of it.
@@ -64,12 +65,16 @@ fn heads_body<E: Element, const G: usize>(
         let scores = scores::<E, G>(keys, tokens, within, q, dim);
         let mut weights = [[0f32; STEP]; G];
         for g in 0..G {
-            let masked: Lanes =
-                std::array::from_fn(|t| if t < seen { scores[g][t] * scale } else { f32::NEG_INFINITY });
+            let mut masked = [f32::NEG_INFINITY; STEP];
+            for t in 0..STEP {
+                masked[t] = if t < seen { scores[g][t] * scale } else { f32::NEG_INFINITY };
+            }
             let best = max(masked);
             let new = if best > top[g] { best } else { top[g] };
             let fade = exp(top[g] - new);
-            weights[g] = masked.map(|s| exp(s - new));
+            for t in 0..STEP {
+                weights[g][t] = exp(masked[t] - new);
+            }
             total[g] = total[g].mul_add(fade, sum(weights[g]));
             top[g] = new;
             for o in &mut out[g * dim..][..dim] {
@@ -87,13 +92,22 @@ fn heads_body<E: Element, const G: usize>(
     G
 }
 
+#[inline(always)]
+fn widen<E: Element>(v: &[E; LANES]) -> Lanes {
+    let mut wide = [0f32; LANES];
+    for i in 0..LANES {
+        wide[i] = v[i].widen();
+    }
+    wide
+}
+
 /// Sixteen scores a head: dimensions ascending.
 #[inline(always)]
 fn scores<E: Element, const G: usize>(keys: &[E], tokens: usize, within: usize, q: &[f32], dim: usize) -> [Lanes; G] {
     let mut scores = [[0f32; STEP]; G];
     for d in 0..dim {
         let Some(k) = keys[d * tokens + within..].first_chunk::<STEP>() else { break };
-        let k = k.map(E::widen);
+        let k = widen(k);
         for g in 0..G {
             let v = q[g * dim + d];
             for t in 0..STEP {
@@ -114,7 +128,7 @@ fn accumulate<E: Element, const G: usize>(values: &[E], dim: usize, weights: &[L
         }
         for (t, row) in values.chunks_exact(dim).enumerate() {
             let Some(v) = row[from..].first_chunk::<LANES>() else { break };
-            let v = v.map(E::widen);
+            let v = widen(v);
             for g in 0..G {
                 for i in 0..LANES {
                     acc[g][i] = v[i].mul_add(weights[g][t], acc[g][i]);

@@ -33,7 +33,8 @@ impl Build for Cpu {
     }
 
     fn stack(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError> {
-        let parts = parts.iter().map(|m| Part::pack(m, self.arithmetic)).collect::<Result<_, _>>()?;
+        let mut pack = |m: &&Matrix| Part::pack(&mut self.threads, m, self.arithmetic);
+        let parts = parts.iter().map(&mut pack).collect::<Result<_, _>>()?;
         Ok(Linear(push(&mut self.linears, Stack::new(parts)?)))
     }
 
@@ -46,7 +47,7 @@ impl Build for Cpu {
     }
 
     fn head(&mut self, matrix: &Matrix) -> Result<Linear, BuildError> {
-        let part = Part::pack_head(matrix, self.arithmetic)?;
+        let part = Part::pack_head(&mut self.threads, self.isa, matrix, self.arithmetic)?;
         Ok(Linear(push(&mut self.linears, Stack::new(vec![part])?)))
     }
 

@@ -36,7 +36,11 @@ pub(crate) fn cell_index(rows: usize, blocks: usize, row: usize, block: usize) -
 
 #[inline(always)]
 fn quantize(x: &Lanes) -> Cell {
-    let amax = max(x.map(f32::abs));
+    let mut magnitude = [0f32; LANES];
+    for i in 0..LANES {
+        magnitude[i] = x[i].abs();
+    }
+    let amax = max(magnitude);
     let (scale, inverse) = if amax > 0.0 { (amax / 127.0, 127.0 / amax) } else { (0.0, 0.0) };
     let mut cell = Cell { scale, ..Cell::default() };
     let mut sum = 0;

@@ -49,7 +49,8 @@ impl Isa {
 
 /// Declares `fn name(isa, args)` that runs the `#[inline(always)]` function `body(args)` compiled for the instruction
 /// set. Bodies use plain arithmetic and `mul_add` in a fixed order, so each compilation gives the same bits: Rust never
-/// reorders or contracts float operations.
+/// reorders or contracts float operations. They avoid closures (`array::map` and the like), which are compiled on their
+/// own, without the instruction set, and would call a library for each `mul_add`.
 macro_rules! versions {
     ($(#[$doc:meta])* $vis:vis fn $name:ident = $body:ident $([$($g:tt)*])? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
         $(#[$doc])*

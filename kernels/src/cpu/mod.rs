@@ -6,10 +6,12 @@
 mod attention;
 mod build;
 mod cells;
+mod element;
 mod isa;
 mod kv;
 mod linear;
 mod math;
+mod memory;
 mod norm;
 mod operand;
 mod rope;

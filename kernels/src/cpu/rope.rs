@@ -1,7 +1,8 @@
 //! Rotary position embedding, and storing keys and values in their blocks.
 
+use super::element::Element;
 use super::isa::{Isa, versions};
-use super::kv::{BlockLayout, Element};
+use super::kv::BlockLayout;
 use super::norm::rms_norm_in_place;
 use super::shared::Split;
 use crate::ops::RopePairs;

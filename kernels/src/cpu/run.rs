@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::attention::{Cached, attend};
-use super::kv::{BlockLayout, Element, Plain, by_store};
-use super::linear::float_at;
+use super::element::{Element, Plain};
+use super::kv::{BlockLayout, by_store};
+use super::linear::floats_at;
 use super::norm::rms_norm;
 use super::rope::{RowArgs, append_row};
 use super::shared::Split;
@@ -48,11 +49,7 @@ fn gather_row(table: &Matrix, row: usize, out: &mut [f32]) {
                 out,
             );
         }
-        values => {
-            for (i, v) in out.iter_mut().enumerate() {
-                *v = float_at(values, row * table.cols + i);
-            }
-        }
+        values => floats_at(values, row * table.cols, out),
     }
 }
 
@@ -179,19 +176,19 @@ impl Ops for Cpu {
     }
 
     fn read_block(&self, pool: Pool, block: u32, out: &mut [u8]) {
-        out.copy_from_slice(self.pools[pool.0 as usize].bytes(block));
+        out.copy_from_slice(self.pools[pool.0 as usize].unit(block));
     }
 
     fn write_block(&mut self, pool: Pool, block: u32, bytes: &[u8]) {
-        self.pools[pool.0 as usize].bytes_mut(block).copy_from_slice(bytes);
+        self.pools[pool.0 as usize].unit_mut(block).copy_from_slice(bytes);
     }
 
     fn read_state(&self, state: State, slot: u32, out: &mut [u8]) {
-        out.copy_from_slice(self.states[state.0 as usize].bytes(slot));
+        out.copy_from_slice(self.states[state.0 as usize].unit(slot));
     }
 
     fn write_state(&mut self, state: State, slot: u32, bytes: &[u8]) {
-        self.states[state.0 as usize].bytes_mut(slot).copy_from_slice(bytes);
+        self.states[state.0 as usize].unit_mut(slot).copy_from_slice(bytes);
     }
 }
 
@@ -205,7 +202,7 @@ fn append<E: Element + Plain>(cpu: &mut Cpu, args: &RopeAppend) {
     let memory = &mut cpu.acts[args.qkv.id as usize];
     let (stride, from, width) = (memory.stride, args.qkv.from as usize, args.qkv.width());
     let values = Split::new(&mut memory.values);
-    let pool = Split::new(cpu.pools[args.pool.0 as usize].elements_mut::<E>());
+    let pool = Split::new(cpu.pools[args.pool.0 as usize].lines.elements_mut::<E>());
     let step = &cpu.step;
     for_rows(&mut cpu.threads, step.tokens.len(), width, &|_, row| {
         let (block, slot) = step.slot(row, layout.tokens);
@@ -236,7 +233,7 @@ fn attention<E: Element + Plain>(cpu: &mut Cpu, args: &Attention, out: Operand) 
     assert!(operand.cols == args.q.width(), "attention {args:?} does not fit {out:?}");
     let rows = cpu.step.count(operand.rows);
     let sink = operand.sink(cpu.isa, rows);
-    let pool = cpu.pools[args.pool.0 as usize].elements::<E>();
+    let pool = cpu.pools[args.pool.0 as usize].lines.elements::<E>();
     let lines = Split::new(&mut cpu.lines);
     let (step, isa) = (&cpu.step, cpu.isa);
     let chunks = rows * kv.heads;

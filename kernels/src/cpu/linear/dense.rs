@@ -3,8 +3,11 @@
 //! A tile is 16 rows, column by column. BF16, F16 and F32 are multiplied from the tile; NVFP4 and FP8 tiles are decoded
 //! to a panel of f32 first, one tile at a time.
 
-use super::{Column, ROWS, float_at};
+use super::pack::transposed;
+use super::{Column, ROWS};
+use crate::cpu::element::{Bf16, Element, F16};
 use crate::cpu::isa::{Isa, versions};
+use crate::cpu::threads::Threads;
 use crate::nvfp4::E2M1;
 use crate::tensor::{Matrix, Values};
 use crate::{fp8, nvfp4};
@@ -22,8 +25,8 @@ pub(crate) struct DenseTiles {
 #[derive(Debug)]
 enum Store {
     F32(Vec<[f32; ROWS]>),
-    F16(Vec<[u16; ROWS]>),
-    Bf16(Vec<[u16; ROWS]>),
+    F16(Vec<[F16; ROWS]>),
+    Bf16(Vec<[Bf16; ROWS]>),
     /// Column pairs: low nibble the even one; scales `[tile][block][row]`.
     Nvfp4 {
         codes: Vec<[u8; ROWS]>,
@@ -39,19 +42,25 @@ enum Store {
 }
 
 impl DenseTiles {
-    pub(crate) fn pack(m: &Matrix) -> Self {
-        let (rows, cols) = (m.rows, m.cols);
+    pub(crate) fn pack(threads: &mut Threads, m: &Matrix) -> Self {
+        let (cols, size) = (m.cols, (m.rows, m.cols));
+        let half = |b: &[u8], i: usize| u16::from_le_bytes([b[2 * i], b[2 * i + 1]]);
+        let single = |b: &[u8], i: usize| f32::from_le_bytes([b[4 * i], b[4 * i + 1], b[4 * i + 2], b[4 * i + 3]]);
         let store = match &m.values {
-            Values::F32(_) => Store::F32(tile(rows, cols, 0.0, |r, k| float_at(&m.values, r * cols + k))),
-            Values::F16(b) => Store::F16(tile(rows, cols, 0, |r, k| half_at(b, r * cols + k))),
-            Values::Bf16(b) => Store::Bf16(tile(rows, cols, 0, |r, k| half_at(b, r * cols + k))),
-            Values::Nvfp4 { codes, scales, global } => Store::Nvfp4 {
-                codes: tile(rows, cols / 2, 0, |r, k| codes[r * (cols / 2) + k]),
-                scales: tile(rows, cols / nvfp4::BLOCK, 0, |r, b| scales[r * (cols / nvfp4::BLOCK) + b]),
-                global: *global,
-            },
+            Values::F32(b) => Store::F32(transposed(threads, size, 0.0, |r, k| single(b, r * cols + k))),
+            Values::F16(b) => Store::F16(transposed(threads, size, F16(0), |r, k| F16(half(b, r * cols + k)))),
+            Values::Bf16(b) => Store::Bf16(transposed(threads, size, Bf16(0), |r, k| Bf16(half(b, r * cols + k)))),
+            Values::Nvfp4 { codes, scales, global } => {
+                let (pairs, blocks) = (cols / 2, cols / nvfp4::BLOCK);
+                Store::Nvfp4 {
+                    codes: transposed(threads, (m.rows, pairs), 0, |r, k| codes[r * pairs + k]),
+                    scales: transposed(threads, (m.rows, blocks), 0, |r, b| scales[r * blocks + b]),
+                    global: *global,
+                }
+            }
             Values::Fp8Block128 { codes, scales } => {
-                Store::Fp8 { codes: tile(rows, cols, 0, |r, k| codes[r * cols + k]), scales: scales.to_vec(), rows }
+                let codes = transposed(threads, size, 0, |r, k| codes[r * cols + k]);
+                Store::Fp8 { codes, scales: scales.to_vec(), rows: m.rows }
             }
         };
         Self { cols, store }
@@ -71,14 +80,14 @@ impl DenseTiles {
             let mut out = [[0f32; ROWS]; TOKENS];
             let n = x.len() / self.cols;
             match &self.store {
-                Store::F32(w) => multiply(isa, &w[span.clone()], |v| v, x, &mut out[..n]),
-                Store::F16(w) => multiply(isa, &w[span.clone()], f16_to_f32, x, &mut out[..n]),
-                Store::Bf16(w) => multiply(isa, &w[span.clone()], bf16_to_f32, x, &mut out[..n]),
+                Store::F32(w) => multiply(isa, &w[span.clone()], x, &mut out[..n]),
+                Store::F16(w) => multiply(isa, &w[span.clone()], x, &mut out[..n]),
+                Store::Bf16(w) => multiply(isa, &w[span.clone()], x, &mut out[..n]),
                 Store::Nvfp4 { .. } | Store::Fp8 { .. } => {
                     if i == 0 {
                         self.decode(tile, panel);
                     }
-                    multiply(isa, panel, |v| v, x, &mut out[..n]);
+                    multiply(isa, panel, x, &mut out[..n]);
                 }
             }
             for (t, column) in out[..n].iter().enumerate() {
@@ -117,55 +126,32 @@ impl DenseTiles {
     }
 }
 
-fn tile<T: Copy>(rows: usize, units: usize, zero: T, at: impl Fn(usize, usize) -> T) -> Vec<[T; ROWS]> {
-    let one = |i: usize| {
-        let (tile, unit) = (i / units, i % units);
-        std::array::from_fn(|r| if tile * ROWS + r < rows { at(tile * ROWS + r, unit) } else { zero })
-    };
-    (0..rows.div_ceil(ROWS) * units).map(one).collect()
-}
-
-fn half_at(b: &[u8], i: usize) -> u16 {
-    u16::from_le_bytes([b[2 * i], b[2 * i + 1]])
-}
-
-#[inline(always)]
-fn bf16_to_f32(v: u16) -> f32 {
-    f32::from_bits(u32::from(v) << 16)
-}
-
-/// Half precision of a finite number: the exponent is rebased by a multiplication, which is exact for subnormals too.
-#[inline(always)]
-fn f16_to_f32(v: u16) -> f32 {
-    let magnitude = f32::from_bits(u32::from(v & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
-    f32::from_bits(magnitude.to_bits() | u32::from(v & 0x8000) << 16)
-}
-
 /// As many tokens as there are results, one to four, in one pass.
 #[inline]
-fn multiply<E: Copy, F: Fn(E) -> f32 + Copy>(isa: Isa, w: &[[E; ROWS]], widen: F, x: &[f32], out: &mut [Column]) {
+fn multiply<E: Element>(isa: Isa, w: &[[E; ROWS]], x: &[f32], out: &mut [Column]) {
     if let Some(out) = out.first_chunk_mut::<4>() {
-        pass(isa, w, widen, x, out);
+        pass(isa, w, x, out);
     } else if let Some(out) = out.first_chunk_mut::<3>() {
-        pass(isa, w, widen, x, out);
+        pass(isa, w, x, out);
     } else if let Some(out) = out.first_chunk_mut::<2>() {
-        pass(isa, w, widen, x, out);
+        pass(isa, w, x, out);
     } else if let Some(out) = out.first_chunk_mut::<1>() {
-        pass(isa, w, widen, x, out);
+        pass(isa, w, x, out);
     }
 }
 
 #[inline(always)]
-fn pass_body<E: Copy, F: Fn(E) -> f32 + Copy, const N: usize>(
-    w: &[[E; ROWS]],
-    widen: F,
-    x: &[f32],
-    out: &mut [Column; N],
-) {
-    let rows: [&[f32]; N] = std::array::from_fn(|t| &x[t * w.len()..][..w.len()]);
+fn pass_body<E: Element, const N: usize>(w: &[[E; ROWS]], x: &[f32], out: &mut [Column; N]) {
+    let mut rows = [x; N];
+    for t in 0..N {
+        rows[t] = &x[t * w.len()..][..w.len()];
+    }
     let mut acc = [[0f32; ROWS]; N];
     for (k, column) in w.iter().enumerate() {
-        let wide = column.map(widen);
+        let mut wide = [0f32; ROWS];
+        for r in 0..ROWS {
+            wide[r] = column[r].widen();
+        }
         for t in 0..N {
             let v = rows[t][k];
             for r in 0..ROWS {
@@ -177,5 +163,5 @@ fn pass_body<E: Copy, F: Fn(E) -> f32 + Copy, const N: usize>(
 }
 
 versions! {
-    fn pass = pass_body [E: Copy, F: Fn(E) -> f32 + Copy, const N: usize] (w: &[[E; ROWS]], widen: F, x: &[f32], out: &mut [Column; N])
+    fn pass = pass_body [E: Element, const N: usize] (w: &[[E; ROWS]], x: &[f32], out: &mut [Column; N])
 }

@@ -7,9 +7,13 @@
 
 use half::f16;
 
-use super::{Column, Line, ROWS, float_at};
+use super::pack::by_tile;
+use super::{Column, ROWS, floats_at};
 use crate::cpu::cells::{CELL, Cell};
-use crate::cpu::isa::{Isa, Level};
+use crate::cpu::isa::{Isa, Level, versions};
+use crate::cpu::memory::Lines;
+use crate::cpu::shared::Split;
+use crate::cpu::threads::Threads;
 use crate::tensor::Matrix;
 
 /// Columns that share a scale.
@@ -21,36 +25,34 @@ const BLOCK_LINES: usize = ROWS * CELL / 64;
 #[derive(Debug)]
 pub(crate) struct Int8Tiles {
     blocks: usize,
-    weights: Vec<Line>,
+    weights: Lines,
     scales: Vec<[f16; ROWS]>,
 }
 
 impl Int8Tiles {
     /// Quantizes a float matrix whose columns are a multiple of 32: `scale = f16(amax / 127)`, `q = round(w / scale)`.
-    pub(crate) fn quantize(m: &Matrix) -> Self {
+    pub(crate) fn quantize(threads: &mut Threads, isa: Isa, m: &Matrix) -> Self {
         let blocks = m.cols / CELL;
         let tiles = m.rows.div_ceil(ROWS);
-        let mut weights = Line::zeros(tiles * blocks * ROWS * CELL);
+        let mut weights = Lines::zeros(tiles * blocks * ROWS * CELL);
         let mut scales = vec![[f16::ZERO; ROWS]; tiles * blocks / 2];
-        let mut group = [0f32; GROUP];
-        for row in 0..m.rows {
-            let (tile, r) = (row / ROWS, row % ROWS);
-            for g in 0..blocks / 2 {
-                for (i, v) in group.iter_mut().enumerate() {
-                    *v = float_at(&m.values, row * m.cols + g * GROUP + i);
-                }
-                let amax = group.iter().fold(0f32, |a, x| a.max(x.abs()));
-                let scale = f16::from_f32(amax / 127.0);
-                let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
-                scales[tile * blocks / 2 + g][r] = scale;
-                for (i, v) in group.iter().enumerate() {
-                    // The scale's own rounding may push the largest magnitude past 127.
-                    let q = (v * inverse).round_ties_even().clamp(-127.0, 127.0) as i8;
-                    let block = tile * blocks + g * 2 + i / CELL;
-                    weights[block * BLOCK_LINES + i % CELL / 4].0[r * 4 + i % 4] = q as u8;
+        let all_scales = Split::new(&mut scales);
+        by_tile(threads, weights.lines_mut(), blocks * BLOCK_LINES, &|tile, lines| {
+            // SAFETY: each tile is handed out once.
+            let scales = unsafe { all_scales.part(tile * blocks / 2, blocks / 2) };
+            let mut group = [0f32; GROUP];
+            for r in 0..ROWS.min(m.rows - tile * ROWS) {
+                let row = (tile * ROWS + r) * m.cols;
+                for (g, (lines, scales)) in lines.chunks_exact_mut(BLOCK_LINES * 2).zip(scales.iter_mut()).enumerate() {
+                    floats_at(&m.values, row + g * GROUP, &mut group);
+                    let (scale, q) = quantize_group(isa, &group);
+                    scales[r] = scale;
+                    for (line, q) in lines.iter_mut().zip(q.as_chunks::<4>().0) {
+                        line[r * 4..][..4].copy_from_slice(q);
+                    }
                 }
             }
-        }
+        });
         Self { blocks, weights, scales }
     }
 
@@ -58,9 +60,7 @@ impl Int8Tiles {
     #[inline]
     pub(crate) fn multiply(&self, isa: Isa, tile: usize, cells: &[Cell], out: &mut [Column]) {
         assert!(cells.len() == self.blocks * out.len(), "cells do not match the matrix");
-        let lines = &self.weights[tile * self.blocks * BLOCK_LINES..][..self.blocks * BLOCK_LINES];
-        // SAFETY: a `Line` is 64 bytes without padding.
-        let weights: &[[u8; 64]] = unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len()) };
+        let weights = &self.weights.lines()[tile * self.blocks * BLOCK_LINES..][..self.blocks * BLOCK_LINES];
         let scales = &self.scales[tile * self.blocks / 2..][..self.blocks / 2];
         match isa.0 {
             Level::Portable => portable(weights, scales, cells, out),
@@ -72,6 +72,27 @@ impl Int8Tiles {
             Level::Avx512 => unsafe { super::super::x86::avx512::int8(weights, scales, cells, out) },
         }
     }
+}
+
+#[inline(always)]
+fn quantize_group_body(group: &[f32; GROUP]) -> (f16, [u8; GROUP]) {
+    let mut amax = 0f32;
+    for v in group {
+        amax = if v.abs() > amax { v.abs() } else { amax };
+    }
+    let scale = f16::from_f32(amax / 127.0);
+    let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
+    let mut out = [0u8; GROUP];
+    for (q, v) in out.iter_mut().zip(group) {
+        // The scale's own rounding may push the largest magnitude past 127. Adding 1.5 * 2^23 rounds to an integer.
+        let v = (v * inverse).clamp(-127.0, 127.0);
+        *q = (v + 12_582_912.0).to_bits() as u8;
+    }
+    (scale, out)
+}
+
+versions! {
+    fn quantize_group = quantize_group_body(group: &[f32; GROUP]) -> (f16, [u8; GROUP])
 }
 
 /// The specification of the integer kernels.

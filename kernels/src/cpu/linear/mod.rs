@@ -3,10 +3,12 @@
 pub(crate) mod dense;
 pub(crate) mod int8;
 pub(crate) mod nvfp4;
+mod pack;
 pub(crate) mod run;
 
-use half::f16;
-
+use crate::cpu::element::{Bf16, Element, F16};
+use crate::cpu::isa::Isa;
+use crate::cpu::threads::Threads;
 use crate::tensor::{BuildError, Matrix, Values};
 use dense::DenseTiles;
 use int8::Int8Tiles;
@@ -53,24 +55,29 @@ pub(crate) struct Stack {
 }
 
 impl Part {
-    pub(crate) fn pack(m: &Matrix, arithmetic: Arithmetic) -> Result<Self, BuildError> {
+    pub(crate) fn pack(threads: &mut Threads, m: &Matrix, arithmetic: Arithmetic) -> Result<Self, BuildError> {
         m.check()?;
         let tiles = match (&m.values, arithmetic) {
             (Values::Nvfp4 { codes, scales, global }, Arithmetic::Fast) => {
-                Tiles::Nvfp4(Nvfp4Tiles::pack(m.rows, m.cols, codes, scales, *global))
+                Tiles::Nvfp4(Nvfp4Tiles::pack(threads, (m.rows, m.cols), codes, scales, *global))
             }
-            _ => Tiles::Dense(DenseTiles::pack(m)),
+            _ => Tiles::Dense(DenseTiles::pack(threads, m)),
         };
         Ok(Self { rows: m.rows, cols: m.cols, tiles })
     }
 
-    pub(crate) fn pack_head(m: &Matrix, arithmetic: Arithmetic) -> Result<Self, BuildError> {
+    pub(crate) fn pack_head(
+        threads: &mut Threads,
+        isa: Isa,
+        m: &Matrix,
+        arithmetic: Arithmetic,
+    ) -> Result<Self, BuildError> {
         let float = matches!(m.values, Values::F32(_) | Values::F16(_) | Values::Bf16(_));
         if arithmetic == Arithmetic::Reference || !float || !m.cols.is_multiple_of(int8::GROUP) {
-            return Self::pack(m, arithmetic);
+            return Self::pack(threads, m, arithmetic);
         }
         m.check()?;
-        Ok(Self { rows: m.rows, cols: m.cols, tiles: Tiles::Int8(Int8Tiles::quantize(m)) })
+        Ok(Self { rows: m.rows, cols: m.cols, tiles: Tiles::Int8(Int8Tiles::quantize(threads, isa, m)) })
     }
 
     pub(crate) fn tiles(&self) -> usize {
@@ -97,24 +104,19 @@ impl Stack {
     }
 }
 
-/// Number `i` of float values.
-#[inline(always)]
-pub(crate) fn float_at(values: &Values, i: usize) -> f32 {
+/// Numbers `first..first + out.len()` of float values.
+pub(crate) fn floats_at(values: &Values, first: usize, out: &mut [f32]) {
     match values {
-        Values::F32(b) => f32::from_le_bytes([b[4 * i], b[4 * i + 1], b[4 * i + 2], b[4 * i + 3]]),
-        Values::F16(b) => f16::from_le_bytes([b[2 * i], b[2 * i + 1]]).to_f32(),
-        Values::Bf16(b) => f32::from_bits(u32::from(b[2 * i]) << 16 | u32::from(b[2 * i + 1]) << 24),
-        Values::Nvfp4 { .. } | Values::Fp8Block128 { .. } => f32::NAN,
+        Values::F32(b) => decode(&b[4 * first..], out, f32::from_le_bytes),
+        Values::F16(b) => decode(&b[2 * first..], out, |v| F16(u16::from_le_bytes(v)).widen()),
+        Values::Bf16(b) => decode(&b[2 * first..], out, |v| Bf16(u16::from_le_bytes(v)).widen()),
+        Values::Nvfp4 { .. } | Values::Fp8Block128 { .. } => out.fill(f32::NAN),
     }
 }
 
-/// Sixty-four bytes on a cache line of their own.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(crate) struct Line(pub(crate) [u8; 64]);
-
-impl Line {
-    pub(crate) fn zeros(bytes: usize) -> Vec<Self> {
-        vec![Self([0; 64]); bytes.div_ceil(64)]
+#[inline(always)]
+fn decode<const N: usize>(bytes: &[u8], out: &mut [f32], one: impl Fn([u8; N]) -> f32) {
+    for (o, &b) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
+        *o = one(b);
     }
 }

@@ -6,9 +6,12 @@
 //! A tile is 16 rows; a block of it 128 bytes: in half `z` (64 bytes) the four bytes of row `r` hold columns `8z + t` in
 //! the low nibbles and `8z + 4 + t` in the high ones. The 16 block scales lie apart.
 
-use super::{Column, Line, ROWS};
+use super::pack::{by_tile, transposed};
+use super::{Column, ROWS};
 use crate::cpu::cells::{CELL, Cell};
 use crate::cpu::isa::{Isa, Level};
+use crate::cpu::memory::Lines;
+use crate::cpu::threads::Threads;
 use crate::fp8::e4m3_to_f32;
 
 /// Twice the E2M1 numbers, plus 12 to make them unsigned.
@@ -20,8 +23,8 @@ const BLOCK_BYTES: usize = ROWS * CELL / 2;
 #[derive(Debug)]
 pub(crate) struct Nvfp4Tiles {
     pub(crate) blocks: usize,
-    codes: Vec<Line>,
-    scales: Vec<u8>,
+    codes: Lines,
+    scales: Vec<[u8; ROWS]>,
     /// Tensor scale times 2^7: undoes the doubled codes and the 2^-8 of the block scales.
     global: f32,
 }
@@ -34,35 +37,31 @@ struct Tile<'a> {
 }
 
 impl Nvfp4Tiles {
-    /// Repacks row-major codes; missing rows of the last tile are zero.
-    pub(crate) fn pack(rows: usize, cols: usize, codes: &[u8], scales: &[u8], global: f32) -> Self {
+    /// Repacks row-major codes and scales; missing rows of the last tile are zero.
+    pub(crate) fn pack(
+        threads: &mut Threads,
+        (rows, cols): (usize, usize),
+        codes: &[u8],
+        scales: &[u8],
+        global: f32,
+    ) -> Self {
         let blocks = cols / CELL;
-        let tiles = rows.div_ceil(ROWS);
-        let mut packed = Line::zeros(tiles * blocks * BLOCK_BYTES);
-        let mut packed_scales = vec![0; tiles * blocks * ROWS];
-        for row in 0..rows {
-            let (tile, r) = (row / ROWS, row % ROWS);
-            for b in 0..blocks {
-                let source: &[u8] = &codes[(row * blocks + b) * 8..][..8];
-                let cell = tile * blocks + b;
-                packed_scales[cell * ROWS + r] = scales[row * blocks + b];
-                for z in 0..2 {
-                    let nibble = |k: usize| (source[z * 4 + k / 2] >> (k % 2 * 4)) & 15;
-                    let to = &mut packed[cell * 2 + z].0[r * 4..][..4];
-                    for (t, byte) in to.iter_mut().enumerate() {
-                        *byte = nibble(t) | nibble(t + 4) << 4;
-                    }
+        let mut packed = Lines::zeros(rows.div_ceil(ROWS) * blocks * BLOCK_BYTES);
+        by_tile(threads, packed.lines_mut(), blocks * 2, &|tile, lines| {
+            for r in 0..ROWS.min(rows - tile * ROWS) {
+                let row = &codes[(tile * ROWS + r) * blocks * 8..][..blocks * 8];
+                for (half, line) in row.as_chunks::<4>().0.iter().zip(lines.iter_mut()) {
+                    line[r * 4..][..4].copy_from_slice(&interleave(*half));
                 }
             }
-        }
-        Self { blocks, codes: packed, scales: packed_scales, global: global * 128.0 }
+        });
+        let scales = transposed(threads, (rows, blocks), 0, |r, b| scales[r * blocks + b]);
+        Self { blocks, codes: packed, scales, global: global * 128.0 }
     }
 
     fn tile(&self, tile: usize) -> Tile<'_> {
-        let codes = &self.codes[tile * self.blocks * 2..][..self.blocks * 2];
-        // SAFETY: a `Line` is 64 bytes without padding.
-        let codes = unsafe { std::slice::from_raw_parts(codes.as_ptr().cast(), codes.len()) };
-        Tile { codes, scales: self.scales[tile * self.blocks * ROWS..][..self.blocks * ROWS].as_chunks().0 }
+        let codes = &self.codes.lines()[tile * self.blocks * 2..][..self.blocks * 2];
+        Tile { codes, scales: &self.scales[tile * self.blocks..][..self.blocks] }
     }
 
     /// Multiplies one row tile with one token tile: `cells` is `blocks` times `out.len()` (1 to 8) tokens.
@@ -85,6 +84,16 @@ impl Nvfp4Tiles {
             }
         }
     }
+}
+
+/// Eight codes, two a byte: from neighbours together to columns `t` and `t + 4` together.
+fn interleave(half: [u8; 4]) -> [u8; 4] {
+    let spread = |x: u32| {
+        let x = (x | x << 8) & 0x00ff_00ff;
+        (x | x << 4) & 0x0f0f_0f0f
+    };
+    let all = u32::from_le_bytes(half);
+    (spread(all & 0xffff) | spread(all >> 16) << 4).to_le_bytes()
 }
 
 /// The specification of the integer kernels.

@@ -102,12 +102,14 @@ impl Loop<'_> {
 #[inline(always)]
 fn combine_body(gate: &Column, up: &Column, limit: Option<f32>) -> Column {
     let limit = limit.unwrap_or(f32::INFINITY);
-    std::array::from_fn(|r| {
+    let mut out = [0f32; ROWS];
+    for r in 0..ROWS {
         let g = if gate[r] > limit { limit } else { gate[r] };
         let u = if up[r] > limit { limit } else { up[r] };
         let u = if u < -limit { -limit } else { u };
-        silu(g) * u
-    })
+        out[r] = silu(g) * u;
+    }
+    out
 }
 
 crate::cpu::isa::versions! {

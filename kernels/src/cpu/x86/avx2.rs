@@ -61,7 +61,7 @@ fn nvfp4_tokens<const M: usize, const H: usize>(
                 let scale = _mm256_cvtph_ps(_mm_slli_epi16::<7>(_mm_cvtepu8_epi16(s)));
                 for t in 0..M {
                     let dot = dot_unsigned(w, &cells[t], ones);
-                    let dot = _mm256_add_epi32(dot, _mm256_set1_epi32(cells[t].minus_12));
+                    let dot = _mm256_add_epi32(dot, broadcast(&cells[t].minus_12));
                     let s = _mm256_mul_ps(scale, _mm256_set1_ps(cells[t].scale));
                     acc[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, acc[t][h]);
                 }
@@ -80,13 +80,21 @@ fn nvfp4_tokens<const M: usize, const H: usize>(
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn dot_unsigned(w: [__m256i; 4], cell: &Cell, ones: __m256i) -> __m256i {
-    let q: &[i32; 4] = quads(cell);
-    let a = _mm256_maddubs_epi16(w[0], _mm256_set1_epi32(q[0]));
-    let b = _mm256_maddubs_epi16(w[1], _mm256_set1_epi32(q[1]));
-    let c = _mm256_maddubs_epi16(w[2], _mm256_set1_epi32(q[2]));
-    let d = _mm256_maddubs_epi16(w[3], _mm256_set1_epi32(q[3]));
+    let q = quads(cell);
+    let a = _mm256_maddubs_epi16(w[0], broadcast(&q[0]));
+    let b = _mm256_maddubs_epi16(w[1], broadcast(&q[1]));
+    let c = _mm256_maddubs_epi16(w[2], broadcast(&q[2]));
+    let d = _mm256_maddubs_epi16(w[3], broadcast(&q[3]));
     let sums = _mm256_add_epi16(_mm256_add_epi16(a, b), _mm256_add_epi16(c, d));
     _mm256_madd_epi16(sums, ones)
+}
+
+/// Four bytes from memory to all lanes: a load, no shuffle.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn broadcast(v: &i32) -> __m256i {
+    // SAFETY: an i32 is four readable bytes, and any bits are a float.
+    _mm256_castps_si256(_mm256_broadcast_ss(unsafe { &*std::ptr::from_ref(v).cast() }))
 }
 
 /// The sixteen int8 of a cell as four groups of four.
@@ -131,7 +139,7 @@ fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cel
                 let mut dot = _mm256_setzero_si256();
                 for g in 0..4 {
                     // |w| * (a with w's sign): two products are at most 2 * 127^2, below 2^15.
-                    let a = _mm256_sign_epi8(_mm256_set1_epi32(q[g]), w[g]);
+                    let a = _mm256_sign_epi8(broadcast(&q[g]), w[g]);
                     let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]), a);
                     dot = _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, ones));
                 }
