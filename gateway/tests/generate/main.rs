@@ -3,6 +3,8 @@
 mod concurrent;
 mod dsml;
 mod routes;
+mod speed;
+mod tokens;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -100,7 +100,7 @@ impl Player {
             }
             Action::Ids(ids) => {
                 self.tokens = self.tokens.saturating_add(u32::try_from(ids.len()).unwrap_or(u32::MAX));
-                self.ready.extend(ids.into_iter().map(|id| Piece::Token { id, logprobs: None }));
+                self.ready.extend(ids.into_iter().map(|(id, logprobs)| Piece::Token { id, logprobs }));
                 Ok(self.ready.pop_front())
             }
             Action::Finish { cause, completion_tokens } => {

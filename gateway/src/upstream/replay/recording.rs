@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use sluicegate_backend::api::{Logprob, Logprobs};
 
 use super::super::Cause;
 
@@ -47,6 +48,7 @@ struct Line {
     text: Option<String>,
     ids: Option<Vec<u32>>,
     tokens: Option<u32>,
+    logprobs: Option<Vec<Chosen>>,
 
     finish: Option<String>,
     stop_id: Option<u32>,
@@ -59,6 +61,22 @@ struct Line {
     delay_ms: Option<f64>,
 }
 
+/// The log probability of a recorded id and its alternatives: id, log probability, best first.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chosen {
+    logprob: f32,
+    #[serde(default)]
+    top: Vec<(u32, f32)>,
+}
+
+impl Chosen {
+    fn of(self, id: u32) -> Box<Logprobs> {
+        let top = self.top.into_iter().map(|(id, logprob)| Logprob { id, logprob }).collect();
+        Box::new(Logprobs { chosen: Logprob { id, logprob: self.logprob }, top })
+    }
+}
+
 /// What happens at one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
@@ -69,7 +87,7 @@ pub(super) enum Action {
         tokens: u32,
     },
     /// Ids alone; the route's tokenizer makes the text.
-    Ids(Vec<u32>),
+    Ids(Vec<(u32, Option<Box<Logprobs>>)>),
     Finish {
         cause: Cause,
         completion_tokens: Option<u32>,
@@ -216,6 +234,10 @@ impl Line {
         if self.finish.is_none() && end.contains(&true) {
             return Err("stop_id, stop_string and completion_tokens belong on the \"finish\" line".to_owned());
         }
+        let alike = |logprobs: &Vec<Chosen>| self.ids.as_ref().is_some_and(|ids| ids.len() == logprobs.len());
+        if self.logprobs.as_ref().is_some_and(|logprobs| self.text.is_some() || !alike(logprobs)) {
+            return Err("logprobs belongs on a line with \"ids\" and no \"text\", one entry for each id".to_owned());
+        }
         if self.text.is_none() && self.tokens.is_some() {
             return Err("tokens belongs on a line with \"text\"".to_owned());
         }
@@ -244,7 +266,10 @@ impl Line {
                 let counted = if ids.is_empty() { 1 } else { u32::try_from(ids.len()).unwrap_or(u32::MAX) };
                 Action::Text { text, ids, tokens: self.tokens.unwrap_or(counted) }
             }
-            (None, Some(ids), ..) => Action::Ids(ids),
+            (None, Some(ids), ..) => {
+                let logprobs = self.logprobs.into_iter().flatten().map(Some).chain(std::iter::repeat_with(|| None));
+                Action::Ids(ids.into_iter().zip(logprobs).map(|(id, chosen)| (id, chosen.map(|c| c.of(id)))).collect())
+            }
             (None, None, Some(finish), _) => {
                 let cause = match finish.as_str() {
                     "stop" | "eos" | "tool_calls" => {

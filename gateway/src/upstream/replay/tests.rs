@@ -14,6 +14,7 @@ fn a_line_says_one_thing() {
         (r#"{"text":"a","match":"x"}"#, "belong on the \"recording\" line"),
         (r#"{"text":"a","stop_id":3}"#, "belong on the \"finish\" line"),
         (r#"{"ids":[1],"tokens":2}"#, "tokens belongs"),
+        (r#"{"ids":[1],"logprobs":[]}"#, "one entry for each id"),
         (r#"{"finish":"because"}"#, "\"because\""),
         (r#"{"text":"a","delay_ms":-1}"#, "delay_ms"),
         (r#"{"txet":"a"}"#, "unknown field `txet`"),
