@@ -5,3 +5,4 @@ mod drive;
 mod fast;
 mod golden;
 mod llama;
+mod smollm2;
