@@ -3,35 +3,14 @@
 use std::path::PathBuf;
 
 use sluicegate_backend::weights::config::{Family, RopeScaling};
-use sluicegate_backend::weights::{Checkpoint, Linear, Loader, ModelConfig};
+use sluicegate_backend::weights::{Checkpoint, Linear, ModelConfig};
+
+mod golden_llama;
+
+use golden_llama::llama;
 
 fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
-
-/// Every weight of a Llama of the golden set's size, by format.
-fn llama(load: &mut Loader<'_>) -> Vec<Linear> {
-    load.matrix("model.embed_tokens.weight", 512, 128);
-    load.vector("model.norm.weight", 128);
-    let mut all = Vec::new();
-    for l in 0..3 {
-        let p = format!("model.layers.{l}");
-        for norm in ["input_layernorm", "post_attention_layernorm"] {
-            load.vector(&format!("{p}.{norm}.weight"), 128);
-        }
-        for (name, out, cols) in [
-            ("self_attn.q_proj", 128, 128),
-            ("self_attn.k_proj", 64, 128),
-            ("self_attn.v_proj", 64, 128),
-            ("self_attn.o_proj", 128, 128),
-            ("mlp.gate_proj", 256, 128),
-            ("mlp.up_proj", 256, 128),
-            ("mlp.down_proj", 128, 256),
-        ] {
-            all.push(load.linear(&format!("{p}.{name}"), out, cols));
-        }
-    }
-    all
 }
 
 #[test]
