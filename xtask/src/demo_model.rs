@@ -36,7 +36,7 @@ pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
     for import in missing {
         let folder = workspace.root.join("models").join(import.0);
         let mut command = Command::new(workspace.binary());
-        command.arg("import").arg(&gguf).arg("--out").arg(&folder).args(["--format", import.1]);
+        command.arg("import").arg(&gguf).arg(&folder).args(["--to", import.1]);
         run::run(command.current_dir(&workspace.root))?;
     }
     Ok(())

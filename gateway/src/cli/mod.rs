@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod import;
 mod key;
 
 /// WebAssembly-extensible LLM inference gateway with a native backend.
@@ -16,6 +17,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Convert a Hugging Face folder or a GGUF file into a model folder, with its linear layers in NVFP4 or BF16.
+    #[command(visible_alias = "quantize")]
+    Import(import::Import),
     /// Make a new API key and print it with the hash that the configuration wants.
     Key(key::Key),
 }
@@ -25,6 +29,7 @@ impl Cli {
     #[must_use]
     pub fn run(self) -> ExitCode {
         let outcome = match self.command {
+            Command::Import(command) => command.run(),
             Command::Key(command) => command.run(),
         };
         match outcome {
