@@ -3,6 +3,9 @@
 pub mod batch;
 pub mod cpu;
 pub mod fp8;
+pub mod hyper;
+pub mod moe;
 pub mod nvfp4;
 pub mod ops;
+pub mod sparse;
 pub mod tensor;

@@ -9,6 +9,9 @@
 //! the other rows, on how a sequence was cut into steps, on which blocks hold it, or on the number of threads.
 
 use crate::batch::Batch;
+use crate::hyper::HyperOps;
+use crate::moe::MoeOps;
+use crate::sparse::SparseOps;
 use crate::tensor::{BuildError, Matrix};
 
 macro_rules! handles {
@@ -220,7 +223,7 @@ pub trait Build {
 }
 
 /// Running: the operations of a step.
-pub trait Ops: Build + Send {
+pub trait Ops: Build + MoeOps + HyperOps + SparseOps + Send {
     /// Uploads a step's metadata. The batch is within the device's limits and consistent; the executor has checked.
     ///
     /// # Errors

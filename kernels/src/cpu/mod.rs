@@ -7,16 +7,19 @@ mod attention;
 mod build;
 mod cells;
 mod element;
+mod hyper;
 mod isa;
 mod kv;
 mod linear;
 mod math;
 mod memory;
+mod moe;
 mod norm;
 mod operand;
 mod rope;
 mod run;
 mod shared;
+mod sparse;
 mod step;
 mod threads;
 #[cfg(target_arch = "x86_64")]
@@ -34,6 +37,7 @@ use crate::tensor::Matrix;
 use kv::PoolMemory;
 use linear::Stack;
 use linear::run::{Loop, Scratch};
+use moe::{ExpertMemory, PickMemory};
 use operand::OperandMemory;
 use rope::RopeTable;
 use step::StepRows;
@@ -80,6 +84,10 @@ pub struct Cpu {
     linears: Vec<Stack>,
     operands: Vec<OperandMemory>,
     acts: Vec<ActMemory>,
+    picks: Vec<PickMemory>,
+    experts: Vec<ExpertMemory>,
+    /// Experts per token, and the table.
+    token_experts: Vec<(usize, Vec<u32>)>,
     ropes: Vec<RopeTable>,
     pools: Vec<PoolMemory>,
     states: Vec<PoolMemory>,
@@ -112,6 +120,9 @@ impl Cpu {
             linears: Vec::new(),
             operands: Vec::new(),
             acts: Vec::new(),
+            picks: Vec::new(),
+            experts: Vec::new(),
+            token_experts: Vec::new(),
             ropes: Vec::new(),
             pools: Vec::new(),
             states: Vec::new(),

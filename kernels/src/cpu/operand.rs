@@ -28,6 +28,22 @@ impl OperandMemory {
         std::mem::replace(self, Self::new(self.rows, 0, 0, false, false))
     }
 
+    /// Becomes some of the `count` rows of `from`, in its forms.
+    pub(crate) fn gather(&mut self, from: &Self, count: usize, rows: impl ExactSizeIterator<Item = usize>) {
+        let (cols, blocks, n) = (self.cols, self.cols / CELL, rows.len());
+        for (to, row) in rows.enumerate() {
+            if !self.floats.is_empty() {
+                self.floats[to * cols..][..cols].copy_from_slice(&from.floats[row * cols..][..cols]);
+            }
+            if !self.cells.is_empty() {
+                for b in 0..blocks {
+                    let at = cells::cell_index(count, blocks, row, b);
+                    self.cells[cells::cell_index(n, blocks, to, b)] = from.cells[at];
+                }
+            }
+        }
+    }
+
     pub(crate) fn input(&self, rows: usize) -> Input<'_> {
         Input { rows, floats: &self.floats, cells: &self.cells }
     }

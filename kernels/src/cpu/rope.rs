@@ -34,6 +34,15 @@ impl RopeTable {
         }
     }
 
+    /// Cosines and sines of any position.
+    pub(crate) fn angles(&self, position: u32) -> (Vec<f32>, Vec<f32>) {
+        let both = self.frequencies.iter().map(|f| {
+            let (sin, cos) = (f64::from(position) * f).sin_cos();
+            ((cos * self.factor) as f32, (sin * self.factor) as f32)
+        });
+        both.unzip()
+    }
+
     /// Cosines and sines of a row.
     pub(crate) fn row(&self, row: usize) -> (&[f32], &[f32]) {
         let n = self.frequencies.len();

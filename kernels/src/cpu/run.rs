@@ -22,7 +22,7 @@ use crate::tensor::{Matrix, Values};
 const SMALL: usize = 8_192;
 
 /// Calls `job(worker, row)` for every row, shared if there is enough to do.
-fn for_rows(threads: &mut Threads, rows: usize, width: usize, job: &(dyn Fn(usize, usize) + Sync)) {
+pub(crate) fn for_rows(threads: &mut Threads, rows: usize, width: usize, job: &(dyn Fn(usize, usize) + Sync)) {
     if rows * width < SMALL {
         (0..rows).for_each(|row| job(0, row));
         return;
@@ -33,7 +33,7 @@ fn for_rows(threads: &mut Threads, rows: usize, width: usize, job: &(dyn Fn(usiz
     });
 }
 
-fn take(acts: &mut [ActMemory], act: Act) -> ActMemory {
+pub(crate) fn take(acts: &mut [ActMemory], act: Act) -> ActMemory {
     let empty = ActMemory { rows: Rows::Batch, stride: 1, values: Vec::new() };
     std::mem::replace(&mut acts[act.id as usize], empty)
 }

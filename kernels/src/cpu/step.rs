@@ -50,6 +50,10 @@ impl StepRows {
         }
     }
 
+    pub(crate) fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
     /// The block table of a row's sequence.
     pub(crate) fn table(&self, row: usize) -> &[u32] {
         let e = &self.extents[self.extent_of_row[row] as usize];
