@@ -87,6 +87,17 @@ impl Ends {
     /// Logits of the rows to sample.
     pub fn head<D: Ops>(&self, device: &mut D, x: Act) {
         device.gather(x, self.last);
+        self.head_of_last(device);
+    }
+
+    /// The rows to sample, before the final norm.
+    #[must_use]
+    pub fn last(&self) -> Act {
+        self.last
+    }
+
+    /// Logits of what is in [`Self::last`].
+    pub fn head_of_last<D: Ops>(&self, device: &mut D) {
         device.rms_norm(self.last, self.norm, self.eps, self.normed);
         device.linear(self.normed, self.head, self.logits);
     }

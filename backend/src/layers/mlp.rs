@@ -1,7 +1,8 @@
 //! The dense feed-forward: SwiGLU.
 
-use sluicegate_kernels::ops::{Act, Build, Linear, Operand, Ops};
+use sluicegate_kernels::ops::{Act, Linear, Operand, Ops};
 
+use super::decoder::FeedForward;
 use super::{LoadError, matrix, named};
 use crate::weights::{self, Loader};
 
@@ -30,12 +31,10 @@ pub struct Mlp {
     down: Linear,
 }
 
-impl Mlp {
-    /// Builds a layer.
-    ///
-    /// # Errors
-    /// If the device refuses a weight.
-    pub fn build<D: Build>(w: &MlpWeights, device: &mut D) -> Result<Self, LoadError> {
+impl FeedForward for Mlp {
+    type Weights = MlpWeights;
+
+    fn build<D: Ops>(w: &MlpWeights, device: &mut D) -> Result<Self, LoadError> {
         let refused = || named(&w.prefix);
         let (gate, up) = (matrix::linear(&w.gate).map_err(refused())?, matrix::linear(&w.up).map_err(refused())?);
         let down = matrix::linear(&w.down).map_err(refused())?;
@@ -43,20 +42,17 @@ impl Mlp {
         Ok(Self { gate_up, down: device.stack(&[&down]).map_err(refused())? })
     }
 
-    /// The linear that reads the normed residual stream.
-    #[must_use]
-    pub fn input(&self) -> Linear {
-        self.gate_up
+    fn inputs(&self) -> Vec<Linear> {
+        vec![self.gate_up]
     }
 
-    /// The linear that reads the inner activations.
-    #[must_use]
-    pub fn output(&self) -> Linear {
-        self.down
+    fn inner(&self) -> Option<Linear> {
+        Some(self.down)
     }
 
-    /// `x += down(silu(gate(normed)) * up(normed))`; `inner` is the operand of [`Self::output`].
-    pub fn forward<D: Ops>(&self, device: &mut D, normed: Operand, inner: Operand, x: Act) {
+    /// `x += down(silu(gate(normed)) * up(normed))`.
+    fn forward<D: Ops>(&self, device: &mut D, normed: Operand, inner: Option<Operand>, x: Act) {
+        let inner = inner.expect("the operand of `inner`");
         device.linear_gated(normed, self.gate_up, None, inner);
         device.linear_add(inner, self.down, x);
     }

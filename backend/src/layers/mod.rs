@@ -2,9 +2,11 @@
 //! calls the device's operations.
 
 pub mod attention;
+pub mod decoder;
 pub mod embedding;
 pub mod matrix;
 pub mod mlp;
+pub mod moe;
 pub mod rope;
 
 use sluicegate_kernels::ops::{Build, Pool, State};

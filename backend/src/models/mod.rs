@@ -1,20 +1,26 @@
 //! The architectures. Adding one is a file here and a row in [`Model::build`] and [`Model::forward`].
 
+mod deepseek_v4;
 mod llama;
+mod qwen3;
+mod qwen3_moe;
 
-use sluicegate_kernels::ops::{Act, Build, KvStore, Ops};
+use sluicegate_kernels::ops::{Act, KvStore, Ops};
 
 use crate::layers::{Caches, LoadError};
-use crate::weights::config::Family;
-use crate::weights::{Checkpoint, WeightsError};
+use crate::weights::Checkpoint;
+use crate::weights::config::{Family, ModelConfig};
+use deepseek_v4::DeepseekV4;
 use llama::Llama;
+use qwen3::Qwen3;
+use qwen3_moe::Qwen3Moe;
 
 /// What a model is built with.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelOptions {
     /// Number format of cached keys and values.
     pub kv_store: KvStore,
-    /// Tokens in a KV block.
+    /// Tokens in a KV block; see [`block_tokens`].
     pub block_tokens: u32,
 }
 
@@ -23,6 +29,22 @@ pub struct ModelOptions {
 pub enum Model {
     /// Llama and its like.
     Llama(Llama),
+    /// Qwen3.
+    Qwen3(Qwen3),
+    /// Qwen3 with experts.
+    Qwen3Moe(Qwen3Moe),
+    /// DeepSeek-V4.
+    DeepseekV4(Box<DeepseekV4>),
+}
+
+/// The smallest block of at least `wanted` tokens that every cache of the model divides.
+#[must_use]
+pub fn block_tokens(config: &ModelConfig, wanted: u32) -> u32 {
+    match &config.family {
+        Family::Llama(_) | Family::Qwen3(_) | Family::Qwen3Moe(..) => wanted,
+        // Compressed rows cover up to 128 tokens.
+        Family::DeepseekV4(_) => wanted.max(1).next_multiple_of(128),
+    }
 }
 
 impl Model {
@@ -30,22 +52,18 @@ impl Model {
     ///
     /// # Errors
     /// All that is wrong with the checkpoint, or what the device can't take.
-    pub fn build<D: Build>(
+    pub fn build<D: Ops>(
         checkpoint: &Checkpoint,
         options: ModelOptions,
         device: &mut D,
     ) -> Result<(Self, Caches), LoadError> {
-        let config = checkpoint.config();
         let mut caches = Caches::new(options.block_tokens);
-        let model = match &config.family {
-            Family::Llama(t) => Self::Llama(Llama::build(checkpoint, t, options, device, &mut caches)?),
-            Family::Qwen3(_) | Family::Qwen3Moe(..) | Family::DeepseekV4(_) => {
-                return Err(LoadError::Weights(WeightsError::UnknownArchitecture {
-                    path: checkpoint.dir().join("config.json"),
-                    architecture: config.architecture.clone(),
-                    supported: "LlamaForCausalLM",
-                }));
-            }
+        let c = &mut caches;
+        let model = match &checkpoint.config().family {
+            Family::Llama(t) => Self::Llama(llama::build(checkpoint, t, options, device, c)?),
+            Family::Qwen3(t) => Self::Qwen3(qwen3::build(checkpoint, t, options, device, c)?),
+            Family::Qwen3Moe(t, moe) => Self::Qwen3Moe(qwen3_moe::build(checkpoint, (t, moe), options, device, c)?),
+            Family::DeepseekV4(v) => Self::DeepseekV4(Box::new(deepseek_v4::build(checkpoint, v, options, device, c)?)),
         };
         Ok((model, caches))
     }
@@ -53,7 +71,9 @@ impl Model {
     /// Runs the step that the device has begun.
     pub fn forward<D: Ops>(&self, device: &mut D) {
         match self {
-            Self::Llama(m) => m.forward(device),
+            Self::Llama(m) | Self::Qwen3(m) => m.forward(device),
+            Self::Qwen3Moe(m) => m.forward(device),
+            Self::DeepseekV4(m) => m.forward(device),
         }
     }
 
@@ -61,7 +81,9 @@ impl Model {
     #[must_use]
     pub fn logits(&self) -> Act {
         match self {
-            Self::Llama(m) => m.logits(),
+            Self::Llama(m) | Self::Qwen3(m) => m.logits(),
+            Self::Qwen3Moe(m) => m.logits(),
+            Self::DeepseekV4(m) => m.logits(),
         }
     }
 }

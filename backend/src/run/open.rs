@@ -9,7 +9,7 @@ use sluicegate_kernels::ops::KvStore;
 use super::Runner;
 use crate::exec::{Capacity, ModelSpec};
 use crate::layers::LoadError;
-use crate::models::{Model, ModelOptions};
+use crate::models::{Model, ModelOptions, block_tokens};
 use crate::weights::Checkpoint;
 
 /// How a model runs on the CPU.
@@ -62,19 +62,22 @@ pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, Load
     let checkpoint = Checkpoint::open(dir)?;
     let config = checkpoint.config();
     let context = config.max_position_embeddings;
+    let block_tokens = block_tokens(config, options.block_tokens);
+    // As many tokens, in blocks as large as the model needs.
+    let blocks = (u64::from(options.blocks) * u64::from(options.block_tokens) / u64::from(block_tokens.max(1))) as u32;
     let limits = Limits {
         rows: options.rows as usize,
         samples: options.sequences as usize,
-        table_entries: options.sequences as usize * context.div_ceil(options.block_tokens.max(1) as usize),
-        block_tokens: options.block_tokens as usize,
-        blocks: options.blocks as usize,
+        table_entries: options.sequences as usize * context.div_ceil(block_tokens.max(1) as usize),
+        block_tokens: block_tokens as usize,
+        blocks: blocks as usize,
         slots: options.sequences as usize,
     };
     let plain = CpuOptions::default();
     let threads = if options.threads == 0 { plain.threads } else { options.threads };
     let cpu = CpuOptions { threads, arithmetic: options.arithmetic, isa: Isa::best() };
     let mut device = Cpu::new(cpu, limits).map_err(|e| LoadError::Device(e.to_string()))?;
-    let model_options = ModelOptions { kv_store: options.kv_store, block_tokens: options.block_tokens };
+    let model_options = ModelOptions { kv_store: options.kv_store, block_tokens };
     let (model, caches) = Model::build(&checkpoint, model_options, &mut device)?;
     let spec = ModelSpec {
         architecture: config.architecture.clone(),
@@ -83,6 +86,6 @@ pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, Load
         eos_ids: checkpoint.eos_ids().to_vec(),
         cache: caches.spec.clone(),
     };
-    let capacity = Capacity { blocks: options.blocks, sequences: options.sequences, rows: options.rows };
+    let capacity = Capacity { blocks, sequences: options.sequences, rows: options.rows };
     Ok(Runner::new(device, model, caches, spec, capacity))
 }

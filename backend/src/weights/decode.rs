@@ -51,6 +51,41 @@ impl Linear {
     }
 }
 
+impl Linear {
+    /// The weight cut into `parts` matrices of equal numbers of rows (the groups of a grouped projection).
+    ///
+    /// # Panics
+    /// If `parts` does not divide the rows.
+    #[must_use]
+    pub fn split_rows(&self, parts: usize) -> Vec<Matrix> {
+        let whole = self.matrix();
+        assert!(whole.rows.is_multiple_of(parts), "{} rows in {parts} parts", whole.rows);
+        let (rows, cols) = (whole.rows / parts, whole.cols);
+        let values = match (self, whole.values) {
+            // The cut runs through blocks.
+            (Self::Fp8Block { codes, scales, block }, Values::Fp8Block128 { .. }) if !rows.is_multiple_of(block[0]) => {
+                Values::F32(expand_fp8(codes, scales, *block, cols))
+            }
+            (_, values) => values,
+        };
+        (0..parts).map(|p| Matrix { rows, cols, values: rows_of(&values, p, parts) }).collect()
+    }
+}
+
+/// Part `p` of `parts` equal runs of rows; rows are contiguous in every format.
+fn rows_of(values: &Values, p: usize, parts: usize) -> Values {
+    let cut = |b: &Bytes| b.slice(b.len() / parts * p..b.len() / parts * (p + 1));
+    match values {
+        Values::F32(b) => Values::F32(cut(b)),
+        Values::F16(b) => Values::F16(cut(b)),
+        Values::Bf16(b) => Values::Bf16(cut(b)),
+        Values::Nvfp4 { codes, scales, global } => {
+            Values::Nvfp4 { codes: cut(codes), scales: cut(scales), global: *global }
+        }
+        Values::Fp8Block128 { codes, scales } => Values::Fp8Block128 { codes: cut(codes), scales: cut(scales) },
+    }
+}
+
 fn expand_fp8(codes: &Tensor, scales: &Tensor, block: [usize; 2], cols: usize) -> Bytes {
     let across = cols.div_ceil(block[1]);
     let factors = scales.to_f32().unwrap_or_else(|| scales.bytes().iter().map(|&b| e8m0_to_f32(b)).collect());

@@ -10,7 +10,7 @@ use sluicegate_kernels::cpu::Cpu;
 
 /// An executor with room for every row's logits.
 pub(crate) fn open(dir: &Path, options: CpuRunOptions) -> Runner<Cpu> {
-    let options = CpuRunOptions { blocks: 64, sequences: 160, rows: 160, ..options };
+    let options = CpuRunOptions { blocks: 64, sequences: 160, rows: 256, ..options };
     open_cpu(dir, &options).expect("a golden model opens")
 }
 

@@ -4,5 +4,6 @@ mod chunks;
 mod drive;
 mod fast;
 mod golden;
-mod llama;
+mod oracle;
 mod smollm2;
+mod tools;

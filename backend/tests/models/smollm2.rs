@@ -28,14 +28,12 @@ fn golden() -> Golden {
     serde_json::from_slice(&std::fs::read(path).expect("the golden")).expect("its JSON")
 }
 
-/// A model folder, or a word on why the test does nothing.
-fn folder(name: &str) -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(name);
-    if dir.join("config.json").is_file() {
-        return Some(dir);
-    }
-    println!("skipped: no models/{name}; `cargo xtask demo-model` makes it");
-    None
+/// A model folder of `models/`, or of where `SLUICEGATE_MODELS` says.
+fn folder(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+    let dir = std::env::var_os("SLUICEGATE_MODELS").map_or(root, PathBuf::from).join(name);
+    assert!(dir.join("config.json").is_file(), "no {}; `cargo xtask demo-model` makes it", dir.display());
+    dir
 }
 
 /// Greedy tokens of one prompt; like the golden's, they never end the text.
@@ -70,7 +68,7 @@ fn generate(runner: &mut impl Executor, prompt: &[u32], steps: usize) -> Vec<u32
 
 #[test]
 fn unquantized_weights_continue_as_llama_cpp_does() {
-    let Some(dir) = folder("SmolLM2-135M-Instruct-BF16") else { return };
+    let dir = folder("SmolLM2-135M-Instruct-BF16");
     let mut runner = open_cpu(&dir, &CpuRunOptions { blocks: 64, ..CpuRunOptions::reference() }).unwrap();
     for p in golden().prompts {
         assert_eq!(generate(&mut runner, &p.ids, p.greedy.len()), p.greedy, "{}", p.name);
@@ -79,7 +77,7 @@ fn unquantized_weights_continue_as_llama_cpp_does() {
 
 #[test]
 fn fast_arithmetic_stays_close_on_a_real_model() {
-    let Some(dir) = folder("SmolLM2-135M-Instruct") else { return };
+    let dir = folder("SmolLM2-135M-Instruct");
     let (mut reference, mut fast) = (open(&dir, CpuRunOptions::reference()), open(&dir, CpuRunOptions::default()));
     let table: Vec<u32> = (0..10).collect();
     let mut pairs = Vec::new();

@@ -156,6 +156,7 @@ fn check(raw: &Raw) -> Result<(), String> {
         ("index_head_dim", raw.index_head_dim, 1 << 12),
         ("index_topk", raw.index_topk, 1 << 20),
         ("n_routed_experts", raw.n_routed_experts, 1 << 14),
+        ("n_shared_experts", raw.n_shared_experts, 1 << 10),
         ("num_experts_per_tok", raw.num_experts_per_tok, raw.n_routed_experts),
         ("moe_intermediate_size", raw.moe_intermediate_size, 1 << 20),
         ("hc_mult", raw.hc_mult, 64),

@@ -1,4 +1,6 @@
-//! Llama in reference arithmetic: logits within 5e-4 of the oracle's double-precision ones, every greedy token equal.
+//! Every golden set in reference arithmetic: logits within 5e-4 of the oracle's double-precision ones, every greedy token equal.
+
+use std::path::Path;
 
 use sluicegate_backend::run::CpuRunOptions;
 
@@ -8,9 +10,14 @@ use crate::golden::{Golden, argmax, distance, model};
 /// What an f32 executor may differ by; see the golden's README.
 const TOLERANCE: f32 = 5e-4;
 
-fn check(set: &str, dir: &std::path::Path) {
+/// Reference arithmetic, in blocks that every model can use.
+fn options() -> CpuRunOptions {
+    CpuRunOptions { block_tokens: 128, ..CpuRunOptions::reference() }
+}
+
+fn check(set: &str, dir: &Path) {
     let golden = Golden::read(set);
-    let mut runner = open(dir, CpuRunOptions::reference());
+    let mut runner = open(dir, options());
     let table: Vec<u32> = (0..32).rev().collect();
     let mut worst = 0f32;
     for p in &golden.prompts {
@@ -30,8 +37,14 @@ fn check(set: &str, dir: &std::path::Path) {
     }
     println!("{set}: largest difference {worst:e}");
     assert!(worst <= TOLERANCE, "{set}: {worst}");
-    let prompts: Vec<_> = golden.prompts.iter().map(|p| p.ids.clone()).collect();
-    let expected: Vec<_> = golden.prompts.iter().map(|p| p.greedy.clone()).collect();
+    // Together: as many prompts as fit one step.
+    let fit = |sum: &mut usize, n: usize| {
+        *sum += n;
+        (*sum <= 160).then_some(())
+    };
+    let short: Vec<_> = golden.prompts.iter().scan(0, |sum, p| fit(sum, p.ids.len()).map(|()| p)).collect();
+    let prompts: Vec<_> = short.iter().map(|p| p.ids.clone()).collect();
+    let expected: Vec<_> = short.iter().map(|p| p.greedy.clone()).collect();
     assert_eq!(decode(&mut runner, &prompts, 24), expected, "{set}: decoded together");
 }
 
@@ -53,4 +66,29 @@ fn llama_with_llama3_rope_scaling() {
     std::fs::copy(from.join("config_llama3rope.json"), dir.path().join("config.json")).unwrap();
     std::fs::copy(from.join("model.safetensors"), dir.path().join("model.safetensors")).unwrap();
     check("llama_rope3", dir.path());
+}
+
+#[test]
+fn qwen3() {
+    check("qwen3", &model("qwen3"));
+}
+
+#[test]
+fn qwen3_moe() {
+    check("qwen3moe", &model("qwen3moe"));
+}
+
+#[test]
+fn deepseek_v4_bf16() {
+    check("deepseek_v4", &model("deepseek_v4"));
+}
+
+#[test]
+fn deepseek_v4_nvfp4() {
+    check("deepseek_v4_nvfp4", &model("deepseek_v4_nvfp4_modelopt"));
+}
+
+#[test]
+fn deepseek_v4_nvfp4_experts_and_fp8_projections() {
+    check("deepseek_v4_mixed", &model("deepseek_v4_nvfp4_mixed"));
 }

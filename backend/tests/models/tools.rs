@@ -1,0 +1,48 @@
+//! The trained DeepSeek-V4 toy writes the tool calls that the oracle wrote.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use sluicegate_backend::run::CpuRunOptions;
+
+use crate::drive::{decode, open};
+
+#[derive(Deserialize)]
+struct Request {
+    name: String,
+    prompt_ids: Vec<u32>,
+    output_ids: Vec<u32>,
+    nvfp4_output_ids: Vec<u32>,
+    min_gap: f32,
+}
+
+/// Below this distance between best and second logit, roundings may decide.
+const GAP: f32 = 0.2;
+
+fn requests() -> Vec<Request> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-dsv4-tools/bf16/goldens.json");
+    serde_json::from_slice(&std::fs::read(path).expect("goldens")).expect("goldens")
+}
+
+fn check(folder: &str, output: impl Fn(&Request) -> &Vec<u32>) -> usize {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-dsv4-tools").join(folder);
+    let mut runner = open(&dir, CpuRunOptions { block_tokens: 128, ..CpuRunOptions::reference() });
+    let mut compared = 0;
+    for r in requests().iter().filter(|r| r.min_gap > GAP) {
+        let expected = output(r);
+        let found = decode(&mut runner, std::slice::from_ref(&r.prompt_ids), expected.len());
+        assert_eq!(&found[0], expected, "{folder} {}", r.name);
+        compared += 1;
+    }
+    compared
+}
+
+#[test]
+fn calls_of_the_bf16_model() {
+    assert_eq!(check("bf16", |r| &r.output_ids), 17);
+}
+
+#[test]
+fn calls_of_the_nvfp4_model() {
+    assert_eq!(check("nvfp4", |r| &r.nvfp4_output_ids), 17);
+}
