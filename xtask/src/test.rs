@@ -19,17 +19,30 @@ pub(crate) fn all(workspace: &Workspace) -> Result<()> {
     let mut steps = Steps { workspace, started: Instant::now(), times: Vec::new() };
     steps.take("source rules", tidy::check)?;
     steps.take("formatting", |w| run::run(cargo().args(["fmt", "--all", "--check"]).current_dir(&w.root)))?;
+    take_preparation(&mut steps)?;
+    steps.take("lints", |w| run::run(in_workspace(w, "clippy").args(["--all-targets", "--", "--deny=warnings"])))?;
+    steps.take("tests", run_tests)?;
+    steps.report("all checks passed");
+    Ok(())
+}
+
+/// Makes everything that tests look for, so that single tests can be run with Cargo.
+///
+/// # Errors
+/// The first step that fails.
+pub(crate) fn prepare(workspace: &Workspace) -> Result<()> {
+    let mut steps = Steps { workspace, started: Instant::now(), times: Vec::new() };
+    take_preparation(&mut steps)?;
+    steps.report("prepared");
+    Ok(())
+}
+
+fn take_preparation(steps: &mut Steps<'_>) -> Result<()> {
     steps.take("plugins", |w| plugins::build(w, None))?;
     // Binaries and tests in one build: Cargo then chooses each dependency's features once.
     steps.take("build", |w| run::run(in_workspace(w, "build").arg("--all-targets")))?;
     steps.take("demo model", demo_model::ensure)?;
-    steps.take("client libraries", |w| {
-        python::environment(&w.root.join("target/venv"), &PYTHON_REQUIREMENTS).map(drop)
-    })?;
-    steps.take("lints", |w| run::run(in_workspace(w, "clippy").args(["--all-targets", "--", "--deny=warnings"])))?;
-    steps.take("tests", run_tests)?;
-    steps.report();
-    Ok(())
+    steps.take("client libraries", |w| python::environment(&w.root.join("target/venv"), &PYTHON_REQUIREMENTS).map(drop))
 }
 
 /// The steps taken and how long each was.
@@ -48,8 +61,8 @@ impl Steps<'_> {
         Ok(())
     }
 
-    fn report(&self) {
-        run::step("all checks passed");
+    fn report(&self, outcome: &str) {
+        run::step(outcome);
         for (name, time) in &self.times {
             eprintln!("    {:>7.1} s  {name}", time.as_secs_f64());
         }

@@ -51,6 +51,16 @@ impl Workspace {
         self.packages.iter().filter(move |p| p.is_component && p.folder.starts_with(folder))
     }
 
+    /// Builds the product's binary. Features are chosen for the whole workspace, so tests don't build dependencies again.
+    ///
+    /// # Errors
+    /// It does not build.
+    pub(crate) fn build_binary(&self) -> Result<()> {
+        let mut build = cargo();
+        build.args(["build", "--release", "--workspace", "--bin", "sluicegate"]);
+        run::run(build.current_dir(&self.root))
+    }
+
     /// The product's binary in the release profile.
     pub(crate) fn binary(&self) -> PathBuf {
         self.target.join("release/sluicegate")
