@@ -7,9 +7,9 @@ use sluicegate_backend::run::CpuRunOptions;
 use crate::drive::{decode, logits, open};
 use crate::golden::{Golden, model};
 
-fn check(options: CpuRunOptions) {
-    let golden = Golden::read("llama_nvfp4");
-    let mut runner = open(&model("llama_nvfp4_modelopt"), options);
+fn check(set: &str, dir: &str, options: CpuRunOptions) {
+    let golden = Golden::read(set);
+    let mut runner = open(&model(dir), options);
     let tables: [Vec<u32>; 2] = [(0..32).collect(), (0..32).map(|b| (b * 19 + 5) % 64).collect()];
     for p in &golden.prompts {
         let tokens: Vec<u32> = p.ids.iter().chain(&p.greedy).copied().collect();
@@ -23,12 +23,25 @@ fn check(options: CpuRunOptions) {
 
 #[test]
 fn chunking_does_not_matter_in_reference_arithmetic() {
-    check(CpuRunOptions::reference());
+    check("llama_nvfp4", "llama_nvfp4_modelopt", CpuRunOptions::reference());
 }
 
 #[test]
 fn chunking_does_not_matter_in_fast_arithmetic() {
-    check(CpuRunOptions::default());
+    check("llama_nvfp4", "llama_nvfp4_modelopt", CpuRunOptions::default());
+}
+
+#[test]
+fn chunking_does_not_matter_to_deepseek_v4() {
+    for options in [CpuRunOptions::reference(), CpuRunOptions::default()] {
+        let options = CpuRunOptions { block_tokens: 128, ..options };
+        check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", options);
+    }
+}
+
+#[test]
+fn chunking_does_not_matter_to_experts() {
+    check("qwen3moe", "qwen3moe", CpuRunOptions::default());
 }
 
 #[test]

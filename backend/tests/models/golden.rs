@@ -50,6 +50,16 @@ impl Golden {
     }
 }
 
+impl Golden {
+    /// Rows of a two-dimensional tensor of 32-bit integers.
+    pub(crate) fn integers(&self, name: &str) -> Vec<Vec<i32>> {
+        let all = SafeTensors::deserialize(&self.tensors).expect("a golden");
+        let t = all.tensor(name).expect("a tensor of the golden");
+        let values: Vec<i32> = t.data().as_chunks::<4>().0.iter().map(|&b| i32::from_le_bytes(b)).collect();
+        values.chunks_exact(*t.shape().last().expect("a shape")).map(<[i32]>::to_vec).collect()
+    }
+}
+
 /// Largest absolute difference.
 pub(crate) fn distance(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());

@@ -8,7 +8,7 @@ use crate::drive::{decode, logits, open};
 use crate::golden::{Golden, argmax, distance, model};
 
 /// What an f32 executor may differ by; see the golden's README.
-const TOLERANCE: f32 = 5e-4;
+pub(crate) const TOLERANCE: f32 = 5e-4;
 
 /// Reference arithmetic, in blocks that every model can use.
 fn options() -> CpuRunOptions {
