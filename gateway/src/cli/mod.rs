@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod import;
 mod key;
+mod serve;
 
 /// WebAssembly-extensible LLM inference gateway with a native backend.
 #[derive(Debug, Parser)]
@@ -17,6 +18,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve the OpenAI-compatible API.
+    Serve(serve::Serve),
     /// Convert a Hugging Face folder or a GGUF file into a model folder, with its linear layers in NVFP4 or BF16.
     #[command(visible_alias = "quantize")]
     Import(import::Import),
@@ -29,6 +32,7 @@ impl Cli {
     #[must_use]
     pub fn run(self) -> ExitCode {
         let outcome = match self.command {
+            Command::Serve(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Key(command) => command.run(),
         };

@@ -10,8 +10,8 @@ use super::{Broken, require};
 pub struct Engine {
     /// Compute threads of one model; 0 is one per core.
     pub threads: usize,
-    /// Memory for KV blocks, in MiB.
-    pub kv_cache_memory_mib: usize,
+    /// Context tokens that the KV memory holds, over all sequences.
+    pub max_total_tokens: u32,
     /// Context tokens in one KV block.
     pub block_size: u32,
     /// Tokens that one step may run, prefill chunks and decodes together.
@@ -22,18 +22,21 @@ pub struct Engine {
     pub max_queued_requests: usize,
     /// Reuse the KV of equal prompt prefixes.
     pub enable_prefix_caching: bool,
+    /// Only a tenant's own prompts are reused, so that timing tells nothing about others'.
+    pub prefix_caching_per_tenant: bool,
 }
 
 impl Default for Engine {
     fn default() -> Self {
         Self {
             threads: 0,
-            kv_cache_memory_mib: 1024,
+            max_total_tokens: 32768,
             block_size: 16,
             max_num_batched_tokens: 512,
             max_num_seqs: 64,
             max_queued_requests: 1024,
             enable_prefix_caching: true,
+            prefix_caching_per_tenant: true,
         }
     }
 }
@@ -41,10 +44,10 @@ impl Default for Engine {
 impl Engine {
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let at_least_one = |value: usize, key: &str| require(value > 0, format!("engine.{key}"), "must be at least 1");
-        at_least_one(self.kv_cache_memory_mib, "kv_cache_memory_mib")?;
+        at_least_one(self.max_total_tokens as usize, "max_total_tokens")?;
         at_least_one(self.max_num_batched_tokens as usize, "max_num_batched_tokens")?;
         at_least_one(self.max_num_seqs as usize, "max_num_seqs")?;
         let block = self.block_size;
-        require(block.is_power_of_two() && block <= 256, "engine.block_size", "must be a power of two up to 256")
+        require(block > 0 && block % 16 == 0 && block <= 256, "engine.block_size", "must be a multiple of 16 up to 256")
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration file as types. Unknown keys are refused, and every error names its line and key.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -17,7 +18,7 @@ mod tests;
 pub use admin::Admin;
 pub use engine::Engine;
 pub use model::{Model, Native, Replay, Thinking, Upstream};
-pub use plugins::{Isolation, OnTrap, Plugins};
+pub use plugins::Plugins;
 pub use server::{Limits, LogFormat, Server};
 pub use tenant::Tenant;
 
@@ -112,6 +113,17 @@ impl Config {
         Ok(config)
     }
 
+    /// Takes the command line's address and port in place of the file's.
+    ///
+    /// # Errors
+    /// The address is not allowed with the other settings.
+    pub fn listen_on(&mut self, host: Option<IpAddr>, port: Option<u16>) -> anyhow::Result<()> {
+        let listen = &mut self.server.listen;
+        listen.set_ip(host.unwrap_or(listen.ip()));
+        listen.set_port(port.unwrap_or(listen.port()));
+        self.server.validate().map_err(|(key, message)| anyhow::anyhow!("{key}: {message}"))
+    }
+
     /// Makes relative paths absolute from the file's folder.
     fn resolve(&mut self, base: &Path) {
         let at_base = |path: &mut PathBuf| *path = base.join(&*path);
@@ -137,7 +149,6 @@ impl Config {
                 return Err((format!("tenant[{i}].models"), format!("no [[model]] is named \"{name}\"")));
             }
         }
-        self.plugins.validate()?;
         self.engine.validate()
     }
 }

@@ -30,6 +30,23 @@ pub struct Tenant {
     pub priority: i32,
 }
 
+impl Tenant {
+    /// A tenant with one key and no limits.
+    #[must_use]
+    pub fn unlimited(name: &str, key: Hash) -> Self {
+        Self {
+            name: name.to_owned(),
+            key_sha256: vec![key],
+            models: all_models(),
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            max_concurrent_requests: None,
+            weight: one(),
+            priority: 0,
+        }
+    }
+}
+
 fn all_models() -> Vec<String> {
     vec!["*".to_owned()]
 }

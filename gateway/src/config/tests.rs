@@ -71,5 +71,5 @@ fn errors_name_line_and_key() {
     check(&unknown, "tenant[0].models: no [[model]] is named \"x\"");
     check(&format!("[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nweight = 0"), "tenant[0].weight: ");
     check("[engine]\nblock_size = 24", "engine.block_size: ");
-    check("[plugins]\nisolation = \"none\"", "test.toml:2: plugins.isolation: ");
+    check("[plugins.limits]\nisolation = \"none\"", "test.toml:2: plugins.limits.isolation: ");
 }

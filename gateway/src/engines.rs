@@ -1,0 +1,115 @@
+//! The native engines of this process: one for each model folder, shared by the routes that name it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluicegate_backend::engine::{Config, Engine, Stats, Workers};
+use sluicegate_backend::run::{CpuRunOptions, open_cpu};
+
+use crate::config;
+use crate::scrape::Family;
+use crate::tenant::Tenants;
+
+/// Running engines, by model folder.
+#[derive(Debug)]
+pub struct Engines {
+    device: CpuRunOptions,
+    config: Config,
+    running: BTreeMap<PathBuf, Engine>,
+}
+
+impl Engines {
+    /// None yet; they will have these sizes, and these tenants' shares.
+    #[must_use]
+    pub fn new(config: &config::Engine, tenants: &Tenants) -> Self {
+        let device = CpuRunOptions {
+            blocks: config.max_total_tokens.div_ceil(config.block_size),
+            block_tokens: config.block_size,
+            sequences: config.max_num_seqs,
+            rows: config.max_num_batched_tokens,
+            threads: config.threads,
+            ..CpuRunOptions::default()
+        };
+        let config = Config {
+            max_num_seqs: config.max_num_seqs as usize,
+            max_num_batched_tokens: config.max_num_batched_tokens as usize,
+            max_queued_requests: config.max_queued_requests,
+            enable_prefix_caching: config.enable_prefix_caching,
+            prefix_caching_per_share: config.prefix_caching_per_tenant,
+            share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
+            ..Config::default()
+        };
+        Self { device, config, running: BTreeMap::new() }
+    }
+
+    /// The engine of a model folder, started if it is not running yet.
+    ///
+    /// # Errors
+    /// What is wrong with the folder or the sizes.
+    pub fn start(&mut self, dir: &Path) -> Result<Engine, String> {
+        if let Some(engine) = self.running.get(dir) {
+            return Ok(engine.clone());
+        }
+        let began = std::time::Instant::now();
+        let runner = open_cpu(dir, &self.device).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let engine = Engine::start(Workers::Both(Box::new(runner)), &self.config).map_err(|error| error.to_string())?;
+        tracing::info!(
+            model = %dir.display(),
+            architecture = engine.model().architecture,
+            took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "engine started"
+        );
+        self.running.insert(dir.to_owned(), engine.clone());
+        Ok(engine)
+    }
+
+    /// Why an engine can serve nothing more, if one can't.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.running.values().find_map(Engine::failure).map(|error| error.to_string())
+    }
+
+    /// Ends all engines' threads; requests get `grace` to finish. Blocks.
+    pub fn shutdown(&self, grace: Duration) {
+        for engine in self.running.values() {
+            engine.shutdown(grace);
+        }
+    }
+
+    /// Metrics of all engines.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "Prometheus' numbers are f64")]
+    pub fn scrape(&self) -> Vec<Family> {
+        let stats: Vec<(String, Stats)> =
+            self.running.iter().map(|(dir, engine)| (label(dir), engine.stats())).collect();
+        let family = |counter: bool, name, help, value: fn(&Stats) -> f64| Family {
+            name,
+            help,
+            counter,
+            label: "engine",
+            samples: stats.iter().map(|(engine, stats)| (engine.clone(), value(stats))).collect(),
+        };
+        vec![
+            family(false, "engine_requests_running", "Requests in the engine, waiting or not", |s| s.running as f64),
+            family(false, "engine_requests_waiting", "Requests that wait", |s| s.waiting as f64),
+            family(false, "engine_sequences_prefilling", "Sequences being prefilled", |s| s.prefilling as f64),
+            family(false, "engine_sequences_decoding", "Sequences being decoded", |s| s.decoding as f64),
+            family(false, "kv_blocks", "KV blocks in all", |s| s.blocks_total as f64),
+            family(false, "kv_blocks_held", "KV blocks that sequences hold", |s| s.blocks_held as f64),
+            family(false, "kv_blocks_cached", "KV blocks kept for prefix reuse", |s| s.blocks_cached as f64),
+            family(true, "engine_steps", "Steps run", |s| s.steps_total as f64),
+            family(true, "engine_prompt_tokens", "Prompt tokens admitted", |s| s.prompt_tokens_total as f64),
+            family(true, "engine_cached_tokens", "Prompt tokens from the prefix cache", |s| {
+                s.cached_tokens_total as f64
+            }),
+            family(true, "engine_generated_tokens", "Tokens generated", |s| s.generated_tokens_total as f64),
+            family(true, "engine_requests_finished", "Requests that ended by themselves", |s| s.finished_total as f64),
+            family(true, "engine_requests_aborted", "Requests whose client left", |s| s.aborted_total as f64),
+        ]
+    }
+}
+
+fn label(dir: &Path) -> String {
+    dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
+}
