@@ -10,7 +10,7 @@ use crate::stream::{Machine, TextFormat, TextMachine};
 use crate::syntax::Syntax;
 use crate::think::Think;
 use crate::tools::ToolSet;
-use crate::{calls, python, tags};
+use crate::{brace, calls, python, tags};
 
 /// How a format writes tool calls.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub enum Calls {
     None,
     /// JSON between markers.
     Json(&'static calls::JsonCalls),
+    /// Gemma's brace literals.
+    Brace(&'static brace::BraceCalls),
     /// Python calls.
     Python(&'static python::PythonCalls),
     /// Elements with one tag for each parameter.
@@ -56,6 +58,8 @@ pub struct Format {
     pub layout: Layout,
     /// End-of-turn tokens that some engines leave in the text; dropped at the end of a message.
     pub end_tokens: &'static [&'static str],
+    /// Written before the first content (`<think>`, for clients that want raw tags).
+    pub insert: &'static str,
     /// Frames around text that are never shown (`<answer>`).
     pub dropped: &'static [&'static str],
 }
@@ -77,6 +81,7 @@ impl Format {
         channels: None,
         layout: Layout::NEWLINES,
         end_tokens: &[],
+        insert: "",
         dropped: &[],
     };
 
@@ -84,6 +89,7 @@ impl Format {
         match self.calls {
             Calls::None => None,
             Calls::Json(spec) => Some(Box::new(calls::JsonSyntax::new(spec))),
+            Calls::Brace(spec) => Some(Box::new(brace::BraceSyntax::new(spec))),
             Calls::Python(spec) => Some(Box::new(python::PythonSyntax::new(spec))),
             Calls::Tags(spec) => Some(Box::new(tags::TagSyntax::new(spec))),
         }
@@ -176,8 +182,12 @@ impl Plugin {
         let mut notes = Vec::new();
         let after = after_calls(&config.options, &mut notes);
         let tools = tools.unwrap_or_default();
+        let mut insert = "";
         let text = match self.formats.iter().find(|c| c.format.name == config.format) {
-            Some(Compiled { machine: Kind::Text(text), .. }) => Arc::clone(text),
+            Some(Compiled { machine: Kind::Text(text), format }) => {
+                insert = format.insert;
+                Arc::clone(text)
+            }
             Some(Compiled { machine: Kind::Channels(channels), format }) => {
                 let mut machine = ChannelMachine::new(Arc::clone(channels), config, tools, format.layout);
                 notes.iter().for_each(|n| machine.note(n));
@@ -189,6 +199,7 @@ impl Plugin {
             }
         };
         let mut machine = TextMachine::new(text, config, tools, after);
+        machine.insert(insert);
         notes.iter().for_each(|n| machine.note(n));
         Box::new(machine)
     }

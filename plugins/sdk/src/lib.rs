@@ -9,6 +9,7 @@
 //! 4. Values are what the model wrote.
 //! 5. Work is linear in the output; memory is bounded.
 
+pub mod brace;
 pub mod calls;
 pub mod channels;
 pub mod coerce;

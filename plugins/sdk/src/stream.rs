@@ -150,6 +150,11 @@ impl TextMachine {
         self.out.note(text);
     }
 
+    /// Writes `text` before the first content.
+    pub fn insert(&mut self, text: &str) {
+        self.out.text(text);
+    }
+
     /// Reads `input` as far as it can be judged; returns how many bytes were read.
     fn drive(&mut self, input: &str, last: bool) -> usize {
         let mut at = 0;

@@ -67,6 +67,7 @@ impl Lexer {
         }
         match spec.param {
             ParamForm::Element { tag, key } => elements.push(Element { tag, role: Role::Param, slot: Some(key) }),
+            ParamForm::Tree => {}
             ParamForm::Pair { key, kind, value } => {
                 elements.extend([plain(key, Role::Key), plain(value, Role::Value)]);
                 elements.extend(kind.map(|tag| plain(tag, Role::Kind)));

@@ -5,6 +5,7 @@ mod follow;
 mod header;
 mod lexer;
 mod reader;
+mod tree;
 mod value;
 
 use std::sync::Arc;
@@ -76,6 +77,8 @@ pub enum ParamForm {
         /// Element name of the value.
         value: &'static str,
     },
+    /// `<key>value</key>`; children make objects, `item` children arrays.
+    Tree,
 }
 
 /// What decides the JSON type of a value.
@@ -213,6 +216,7 @@ impl TagSyntax {
         let value = match spec.param {
             ParamForm::Element { tag, .. } => tag,
             ParamForm::Pair { value, .. } => value,
+            ParamForm::Tree => "",
         };
         let call = match spec.call {
             CallForm::Element { tag, .. } => Some(tag),
@@ -223,7 +227,12 @@ impl TagSyntax {
             let begin = |p: &&str| if p.is_empty() { format!("{bracket}{tag}") } else { format!("{bracket}{p}") };
             spec.prefixes.iter().map(begin).collect()
         };
-        let closers = std::iter::once(value).chain(call).flat_map(|tag| begins(close, tag)).map(|text| (text, TAG));
+        let closers = Some(value)
+            .filter(|v| !v.is_empty())
+            .into_iter()
+            .chain(call)
+            .flat_map(|tag| begins(close, tag))
+            .map(|text| (text, TAG));
         let mut openers: Vec<Opener> = Vec::new();
         let calls = call.filter(|_| spec.bare || (spec.blocks.is_empty() && spec.opens.is_empty()));
         let tagged = spec.outer.iter().chain(spec.blocks).copied().chain(calls).flat_map(|tag| begins(open, tag));

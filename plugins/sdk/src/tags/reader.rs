@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::call::Call;
 use super::lexer::{Lex, Role, Tag};
+use super::tree::{Grown, Tree, opening};
 use super::value::Value;
-use super::{CLOSE, CallForm, Shared};
+use super::{CLOSE, CallForm, ParamForm, Shared};
 use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::{Checker, Fed};
@@ -30,6 +31,8 @@ pub(super) enum State {
     Json(Checker),
     /// A JSON object that is the call.
     Object(Object),
+    /// A parameter that is a tree of elements.
+    Tree(Tree),
     /// Behind something that is no call: only tags count.
     Broken,
 }
@@ -128,6 +131,7 @@ impl TagReader {
             State::Value(_) if self.cdata != Cdata::No => self.in_cdata(rest, out),
             State::Value(_) => self.value(rest, last, out),
             State::Json(_) => self.json(rest, out),
+            State::Tree(_) => self.tree(rest, request, out),
             State::Object(object) => match object.feed(rest, request, out) {
                 Outcome::More => Move::Go(rest.len()),
                 Outcome::Done(n) => {
@@ -159,7 +163,7 @@ impl TagReader {
         let shared = Arc::clone(&self.shared);
         let tag = match shared.lexer.lex(rest, last) {
             Lex::Partial => return Move::Wait(0),
-            Lex::Not => return Move::Go(1),
+            Lex::Not => return self.unknown_tag(rest, out),
             Lex::Tag(tag) => tag,
         };
         match (tag.role, tag.closing) {
@@ -189,6 +193,48 @@ impl TagReader {
             _ => {}
         }
         Move::Go(tag.len)
+    }
+
+    /// What begins like a tag but is none of the format's: a parameter where any element is one, noise elsewhere.
+    fn unknown_tag(&mut self, rest: &str, out: &mut Emitter) -> Move {
+        let brackets = self.shared.spec.brackets;
+        let tree = matches!(self.shared.spec.param, ParamForm::Tree) && matches!(self.state, State::Body);
+        match opening(brackets, rest).filter(|_| tree) {
+            Some(None) => Move::Wait(0),
+            Some(Some((key, read))) => {
+                if let Some(call) = self.call.as_mut() {
+                    if call.keys.iter().any(|k| k == key) {
+                        out.note("a parameter came twice; the first one stands");
+                    }
+                    call.keys.push(key.to_owned());
+                }
+                self.state = State::Tree(Tree::new(brackets, key));
+                Move::Go(read)
+            }
+            None => Move::Go(rest.chars().next().map_or(rest.len(), char::len_utf8)),
+        }
+    }
+
+    fn tree(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Move {
+        let State::Tree(tree) = &mut self.state else { return Move::Go(0) };
+        let read = match tree.feed(rest) {
+            Grown::More(n) => return Move::Wait(n),
+            Grown::Done(n) => n,
+            Grown::Bad => {
+                self.fail(out);
+                return Move::Go(rest.len());
+            }
+        };
+        let State::Tree(tree) = std::mem::replace(&mut self.state, State::Body) else { return Move::Go(read) };
+        if let Some(call) = self.call.as_mut() {
+            let key = call.keys.last().cloned().unwrap_or_default();
+            if call.keys.iter().filter(|k| **k == key).count() == 1 {
+                let schema = request.tools.get(&call.name).map_or("", |t| t.schema.as_str());
+                let head = call.head(&key);
+                out.args(&(head + &tree.json(schema)));
+            }
+        }
+        Move::Go(read)
     }
 
     fn after_call(&mut self, read: usize) -> Move {
