@@ -1,6 +1,7 @@
 //! Generated conversations written in DSML come back whole.
 
 use serde_json::Value;
+use sluicegate_laws::encode::{headed, turn};
 use sluicegate_laws::talk::{Limits, Talk, assert_round_trip};
 
 /// Tag names of one spelling: block, invoke, parameter.
@@ -37,4 +38,23 @@ fn generated_conversations() {
     ] {
         assert_round_trip(&plugin, format, limits, |talk| encode(talk, names));
     }
+}
+
+#[test]
+fn section_tokens() {
+    let plugin = format_deepseek::plugin();
+    let limits = Limits { reasoning: true, ..Limits::BASE };
+    let section = |calls: String| format!("<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>");
+    let fenced = |calls: &[_]| {
+        let head = |_, name: &str| format!("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n");
+        section(headed(calls, head, "\n```<｜tool▁call▁end｜>"))
+    };
+    let inline = |calls: &[_]| {
+        let head = |_, name: &str| format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>");
+        section(headed(calls, head, "<｜tool▁call▁end｜>"))
+    };
+    for format in ["deepseek_v3", "deepseek_r1"] {
+        assert_round_trip(&plugin, format, limits, |t| turn(t, Some("</think>"), fenced));
+    }
+    assert_round_trip(&plugin, "deepseek_v31", limits, |t| turn(t, Some("</think>"), inline));
 }

@@ -3,5 +3,6 @@
 pub mod assemble;
 pub mod case;
 pub mod chunking;
+pub mod encode;
 pub mod talk;
 pub mod tools;

@@ -44,13 +44,17 @@ pub struct Limits {
     pub reasoning: bool,
     /// Text and strings never contain one of these.
     pub never: &'static [&'static str],
+    /// A turn with calls has no content.
+    pub silent: bool,
+    /// Objects and arrays can't be written.
+    pub flat: bool,
     /// White space at the ends of string values survives.
     pub exact_strings: bool,
 }
 
 impl Limits {
     /// Everything but the usual tags.
-    pub const BASE: Limits = Limits { reasoning: false, never: &[], exact_strings: true };
+    pub const BASE: Limits = Limits { reasoning: false, never: &[], silent: false, flat: false, exact_strings: true };
 }
 
 /// Text that has tripped parsers.
@@ -133,7 +137,12 @@ pub fn talks(limits: Limits) -> impl Strategy<Value = Talk> {
     let calls = proptest::collection::vec(call(), 0..4);
     (text(), text(), calls).prop_map(move |(reasoning, content, mut calls)| {
         for call in &mut calls {
-            call.arguments.values_mut().for_each(|v| tidy(v, &clean, limits.exact_strings));
+            for value in call.arguments.values_mut() {
+                if limits.flat && (value.is_array() || value.is_object()) {
+                    *value = Value::from("flat");
+                }
+                tidy(value, &clean, limits.exact_strings);
+            }
         }
         // One name has one set of parameters.
         let mut seen = std::collections::BTreeSet::new();
@@ -141,7 +150,7 @@ pub fn talks(limits: Limits) -> impl Strategy<Value = Talk> {
         Talk {
             tools: declare(&calls),
             reasoning: if limits.reasoning { clean(reasoning).trim().to_owned() } else { String::new() },
-            content: clean(content).trim().to_owned(),
+            content: if limits.silent && !calls.is_empty() { String::new() } else { clean(content).trim().to_owned() },
             calls,
         }
     })

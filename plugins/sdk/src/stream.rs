@@ -47,6 +47,8 @@ pub struct TextFormat {
     pub layout: Layout,
     /// Literals that are never shown: end-of-turn tokens, frames around text.
     silent: Vec<&'static str>,
+    /// Of each opener.
+    places: Vec<Place>,
     /// By [`TextFormat::set`].
     sets: [Markers; 4],
     /// What counts only as the first thing of the answer: with and without calls.
@@ -89,10 +91,11 @@ impl TextFormat {
             Markers::new(ends().chain(closes.clone()).chain(calls))
         };
         let first = |with_calls: bool| {
-            let calls = if with_calls { calls(Some(Place::Start)) } else { Vec::new() };
+            let calls = if with_calls { calls(None) } else { Vec::new() };
             Markers::new(opens.clone().into_iter().chain(calls))
         };
         TextFormat {
+            places: openers.iter().map(|o| o.place).collect(),
             sets: [content(false), content(true), reasoning(false), reasoning(true)],
             first: [first(false), first(true)],
             think,
@@ -286,7 +289,7 @@ impl TextMachine {
             Enter::Text => None,
             Enter::Calls(read, reader) => {
                 // What counts only at the start is a guess until its first call is certain.
-                if self.begun {
+                if self.format.places[usize::from(id - CALLS)] == Place::Anywhere {
                     self.out.enter_calls();
                 }
                 self.begun = true;
@@ -344,6 +347,7 @@ impl Machine for TextMachine {
         }
         if let Some(mut reader) = self.reader.take()
             && let Some(text) = reader.finish(stopped, &self.request, &mut self.out)
+            && stopped
         {
             self.out.text(&text);
         }

@@ -67,7 +67,7 @@ impl JsonReader {
 
     fn go(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Option<Move> {
         match &mut self.state {
-            State::Between => Some(self.between(rest, last)),
+            State::Between => self.between(rest, last),
             State::Object(object) => match object.feed(rest, request, out) {
                 Outcome::More => {
                     self.guess &= !object.is_certain();
@@ -123,29 +123,29 @@ impl JsonReader {
         Some(Move::Go(n))
     }
 
-    fn between(&mut self, rest: &str, last: bool) -> Move {
+    fn between(&mut self, rest: &str, last: bool) -> Option<Move> {
         let spec = self.shared.spec;
         let body = rest.trim_start();
         if body.len() < rest.len() {
-            return Move::Go(rest.len() - body.len());
+            return Some(Move::Go(rest.len() - body.len()));
         }
         match self.shared.between.find_here(rest, last) {
-            Hit::Partial { .. } => return Move::Wait(0),
+            Hit::Partial { .. } => return Some(Move::Wait(0)),
             Hit::Marker { len, id: OPEN, .. } => {
                 self.in_array = rest[..len].ends_with('[');
                 self.any = false;
                 self.at_header = spec.header.is_some() && spec.call_opens.is_empty();
-                return Move::Go(len);
+                return Some(Move::Go(len));
             }
-            Hit::Marker { len, id: CLOSE, .. } => return Move::Over(len),
+            Hit::Marker { len, id: CLOSE, .. } => return Some(Move::Over(len)),
             Hit::Marker { len, id: CALL_OPEN, .. } => {
                 self.state = State::Header;
-                return Move::Go(len);
+                return Some(Move::Go(len));
             }
-            Hit::Marker { len, id: IGNORED, .. } => return Move::Go(len),
+            Hit::Marker { len, id: IGNORED, .. } => return Some(Move::Go(len)),
             _ => {}
         }
-        match rest.as_bytes()[0] {
+        Some(match rest.as_bytes()[0] {
             b'{' if spec.call_opens.is_empty() && (self.may_go_on() || !spec.ends_with_json()) => {
                 self.any = true;
                 self.at_header = false;
@@ -175,8 +175,10 @@ impl JsonReader {
                 Move::Go(0)
             }
             _ if spec.ends_with_json() && spec.call_opens.is_empty() && !self.in_array => Move::Over(0),
+            // Text where a call should be: a guess was wrong.
+            _ if self.guess => return None,
             _ => Move::Go(rest.chars().next().map_or(rest.len(), char::len_utf8)),
-        }
+        })
     }
 
     /// In a block without a closer, another object follows only in an array or behind a separator.

@@ -1,5 +1,6 @@
 //! Calls written as elements with one tag for each parameter: DSML, Qwen XML, GLM, MiniMax and their kin.
 
+mod body;
 mod call;
 mod follow;
 mod header;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::call::Call;
 use super::lexer::{Lex, Role, Tag};
-use super::tree::{Grown, Tree, opening};
+use super::tree::{Tree, opening};
 use super::value::Value;
 use super::{CLOSE, CallForm, ParamForm, Shared};
 use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
-use crate::json::{Checker, Fed};
+use crate::json::Checker;
 use crate::scan::Hit;
 use crate::syntax::{Read, Reader, Request};
 
@@ -69,9 +69,6 @@ pub(super) enum Cdata {
     Maybe,
     In,
 }
-
-const CDATA_OPEN: &str = "<![CDATA[";
-const CDATA_CLOSE: &str = "]]>";
 
 impl TagReader {
     /// Behind a block's opener.
@@ -215,28 +212,6 @@ impl TagReader {
         }
     }
 
-    fn tree(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Move {
-        let State::Tree(tree) = &mut self.state else { return Move::Go(0) };
-        let read = match tree.feed(rest) {
-            Grown::More(n) => return Move::Wait(n),
-            Grown::Done(n) => n,
-            Grown::Bad => {
-                self.fail(out);
-                return Move::Go(rest.len());
-            }
-        };
-        let State::Tree(tree) = std::mem::replace(&mut self.state, State::Body) else { return Move::Go(read) };
-        if let Some(call) = self.call.as_mut() {
-            let key = call.keys.last().cloned().unwrap_or_default();
-            if call.keys.iter().filter(|k| **k == key).count() == 1 {
-                let schema = request.tools.get(&call.name).map_or("", |t| t.schema.as_str());
-                let head = call.head(&key);
-                out.args(&(head + &tree.json(schema)));
-            }
-        }
-        Move::Go(read)
-    }
-
     fn after_call(&mut self, read: usize) -> Move {
         self.state = State::Block;
         if self.bare { Move::Over(read) } else { Move::Go(read) }
@@ -266,7 +241,7 @@ impl TagReader {
     }
 
     /// The call can't be mended: reported, and skipped up to its end.
-    fn fail(&mut self, out: &mut Emitter) {
+    pub(super) fn fail(&mut self, out: &mut Emitter) {
         self.call = None;
         out.abandon(&self.raw);
         self.state = State::Block;
@@ -303,69 +278,12 @@ impl TagReader {
         then
     }
 
-    /// A CDATA section at the beginning of a value: what is in it is data, whatever it looks like.
-    fn in_cdata(&mut self, rest: &str, out: &mut Emitter) -> Move {
-        if self.cdata == Cdata::Maybe {
-            if rest.len() < CDATA_OPEN.len() && CDATA_OPEN.starts_with(rest) {
-                return Move::Wait(0);
-            }
-            let opens = rest.starts_with(CDATA_OPEN);
-            self.cdata = if opens { Cdata::In } else { Cdata::No };
-            return Move::Go(if opens { CDATA_OPEN.len() } else { 0 });
-        }
-        let (text, then) = match rest.find(CDATA_CLOSE) {
-            Some(at) => {
-                self.cdata = Cdata::No;
-                (&rest[..at], Move::Go(at + CDATA_CLOSE.len()))
-            }
-            None => {
-                // Two brackets at the end may be the closer's.
-                let held = rest.len() - rest.trim_end_matches(']').len();
-                let text = &rest[..rest.len() - held.min(2)];
-                (text, Move::Wait(text.len()))
-            }
-        };
-        if let State::Value(value) = &mut self.state
-            && !value.feed(text, out)
-        {
-            self.fail(out);
-        }
-        then
-    }
-
     fn close_value(&mut self, out: &mut Emitter) {
         let State::Value(value) = std::mem::replace(&mut self.state, State::Body) else { return };
         if let Some((_, wrapped)) = self.call.as_mut().and_then(|c| c.wrapped.as_mut()) {
             *wrapped = value.into_raw();
         } else if !value.end(out) {
             self.fail(out);
-        }
-    }
-
-    fn json(&mut self, rest: &str, out: &mut Emitter) -> Move {
-        let State::Json(checker) = &mut self.state else { return Move::Go(0) };
-        let fed = out.args_with(|args| {
-            let fed = checker.feed(rest, args);
-            if matches!(fed, Fed::Done(_)) {
-                // The closing brace waits for the end of the call.
-                args.pop();
-            }
-            fed
-        });
-        match fed {
-            Fed::More => Move::Go(rest.len()),
-            Fed::Done(n) => {
-                if let Some(call) = self.call.as_mut() {
-                    call.opened = true;
-                    call.json = true;
-                }
-                self.state = State::Body;
-                Move::Go(n)
-            }
-            Fed::Bad(n) => {
-                self.fail(out);
-                Move::Go(n)
-            }
         }
     }
 

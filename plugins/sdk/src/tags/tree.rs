@@ -47,7 +47,7 @@ const OPEN: u16 = 0;
 const CLOSE: u16 = 1;
 
 /// The beginning of an element, `<name>`; `None` if it is none, `Some(None)` if more text must tell.
-pub(super) fn opening<'a>(brackets: Brackets, text: &'a str) -> Option<Option<(&'a str, usize)>> {
+pub(super) fn opening(brackets: Brackets, text: &str) -> Option<Option<(&str, usize)>> {
     let rest = text.strip_prefix(brackets.open)?;
     match rest.find(brackets.end) {
         Some(at) => {

@@ -1,0 +1,156 @@
+//! Generated conversations in the wires of this component come back whole.
+
+use serde_json::{Value, json};
+use sluicegate_laws::encode::{array, elements, function_xml, headed, objects, pairs, python, turn};
+use sluicegate_laws::talk::{Call, Limits, assert_round_trip};
+
+const THINK: Option<&str> = Some("</think>");
+const THINKS: Limits = Limits { reasoning: true, ..Limits::BASE };
+
+const KEYS: [&str; 2] = ["name", "arguments"];
+
+#[test]
+fn json_wires() {
+    let plugin = format_labs::plugin();
+    let object = |open: &'static str, close: &'static str| move |calls: &[Call]| objects(calls, open, close, KEYS);
+    let list = |open: &'static str, close: &'static str| move |calls: &[Call]| array(calls, open, close, KEYS);
+    let ernie = object("\n<tool_call>\n", "\n</tool_call>\n");
+    assert_round_trip(&plugin, "ernie45", THINKS, |t| turn(t, Some("\n</think>\n\n\n"), ernie));
+    let longcat = object("<longcat_tool_call>", "</longcat_tool_call>");
+    assert_round_trip(&plugin, "longcat", Limits::BASE, |t| turn(t, None, longcat));
+    let jamba = list("<tool_calls>[", "]</tool_calls>");
+    assert_round_trip(&plugin, "jamba", Limits::BASE, |t| turn(t, None, jamba));
+    assert_round_trip(&plugin, "phi4_mini_json", Limits::BASE, |t| turn(t, None, list("functools[", "]")));
+    let intern = object("<|action_start|> <|plugin|>\n", "<|action_end|>");
+    assert_round_trip(&plugin, "internlm", THINKS, |t| turn(t, THINK, intern));
+    let xlam = list("[TOOL_CALLS][", "]");
+    assert_round_trip(&plugin, "xlam", Limits { never: &["[TOOL_CALLS"], ..Limits::BASE }, |t| turn(t, None, xlam));
+    let apertus = |calls: &[Call]| {
+        let list: Vec<String> = calls.iter().map(|c| json!({c.name.clone(): c.arguments}).to_string()).collect();
+        format!("<|tools_prefix|>[{}]<|tools_suffix|>", list.join(", "))
+    };
+    assert_round_trip(&plugin, "apertus", THINKS, |t| turn(t, Some("<|inner_suffix|>"), apertus));
+    let gigachat = |calls: &[Call]| objects(calls, "<|message_sep|>\n\nfunction call<|role_sep|>\n", "", KEYS);
+    assert_round_trip(&plugin, "gigachat3", Limits::BASE, |t| turn(t, None, gigachat));
+    let plamo = |calls: &[Call]| {
+        let head = |_, name: &str| {
+            let name = format!("<|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>");
+            let open = "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>";
+            format!("<|plamo:begin_tool_request:plamo|>{name}{open}")
+        };
+        let close = "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>";
+        let calls = headed(calls, head, close);
+        format!("<|plamo:begin_tool_requests:plamo|>{calls}<|plamo:end_tool_requests:plamo|>")
+    };
+    assert_round_trip(&plugin, "plamo3", THINKS, |t| turn(t, Some("<|plamo:end_think:plamo|>"), plamo));
+}
+
+#[test]
+fn bare_json() {
+    let plugin = format_labs::plugin();
+    // Bare JSON is the whole answer, so there is content or there are calls.
+    let list = |calls: &[Call]| array(calls, "[", "]", ["name", "parameters"]);
+    assert_round_trip(&plugin, "json", Limits { silent: true, ..Limits::BASE }, |t| turn(t, None, list));
+}
+
+#[test]
+fn tag_wires() {
+    let plugin = format_labs::plugin();
+    let xml = |calls: &[Call]| function_xml(calls, "\n<tool_call>", "</tool_call>");
+    for format in ["step3p5", "minicpmv"] {
+        assert_round_trip(&plugin, format, THINKS, |t| turn(t, THINK, xml));
+    }
+    let seed = |calls: &[Call]| function_xml(calls, "\n<seed:tool_call>", "</seed:tool_call>");
+    assert_round_trip(&plugin, "seed_oss", THINKS, |t| turn(t, Some("</seed:think>"), seed));
+    let mimo = |calls: &[Call]| {
+        let call = |name: &str| format!("<tool_call>\n<function={name}>\n");
+        let closers = ["</function>\n</tool_call>\n", "</parameter>\n"];
+        elements(calls, call, |key, _| format!("<parameter={key}>"), closers)
+    };
+    assert_round_trip(&plugin, "mimo", THINKS, |t| turn(t, THINK, mimo));
+    let gcml = |calls: &[Call]| {
+        let call = |name: &str| format!("<｜GCML｜invoke name=\"{name}\">\n");
+        let param = |key: &str, v: &Value| format!("<｜GCML｜parameter name=\"{key}\" string=\"{}\">", v.is_string());
+        let calls = elements(calls, call, param, ["</｜GCML｜invoke>\n", "</｜GCML｜parameter>\n"]);
+        format!("\n\n<｜GCML｜tool_calls>\n{calls}</｜GCML｜tool_calls>")
+    };
+    assert_round_trip(&plugin, "gigachat35", THINKS, |t| turn(t, THINK, gcml));
+    let invoke = |calls: &[Call], ns: &str| {
+        let call = |name: &str| format!("<{ns}invoke name=\"{name}\">\n");
+        let param = |key: &str, _: &_| format!("<{ns}parameter name=\"{key}\">");
+        elements(calls, call, param, [&format!("</{ns}invoke>\n"), &format!("</{ns}parameter>\n")])
+    };
+    let trimmed = Limits { exact_strings: false, ..THINKS };
+    let dots = |calls: &[Call]| format!("<dots_function_call>\n{}</dots_function_call>", invoke(calls, ""));
+    assert_round_trip(&plugin, "dots", trimmed, |t| turn(t, THINK, dots));
+    let step3 = |calls: &[Call]| {
+        let calls = invoke(calls, "steptml:")
+            .replace("<steptml:invoke", "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke");
+        format!("<｜tool_calls_begin｜>\n{calls}<｜tool_calls_end｜>")
+    };
+    assert_round_trip(&plugin, "step3", trimmed, |t| turn(t, THINK, step3));
+    let param = |calls: &[Call]| {
+        let call = |name: &str| format!("<function name=\"{name}\">");
+        elements(calls, call, |key, _| format!("<param name=\"{key}\"><![CDATA["), ["</function>", "]]></param>"])
+    };
+    assert_round_trip(&plugin, "minicpm5", Limits { never: &["]]>"], ..THINKS }, |t| turn(t, THINK, param));
+}
+
+#[test]
+fn pair_wires() {
+    let plugin = format_labs::plugin();
+    let tags = ["<tool_call>", "</tool_call>\n"];
+    assert_round_trip(&plugin, "ling3", THINKS, |t| turn(t, THINK, |calls| pairs(calls, tags, "\n")));
+    let iquest = ["<iquest_tool_call>", "</iquest_tool_call>"];
+    assert_round_trip(&plugin, "iquest_q1", THINKS, |t| turn(t, THINK, |calls| pairs(calls, iquest, "")));
+    // One newline around values is layout there.
+    let framed = |calls: &[Call]| {
+        let text = pairs(calls, tags, "\n");
+        text.replace("<arg_value>", "<arg_value>\n").replace("</arg_value>", "\n</arg_value>")
+    };
+    let clean = Limits { never: &["<arg_value>", "</arg_value>"], ..THINKS };
+    assert_round_trip(&plugin, "poolside_v1", clean, |t| turn(t, THINK, framed));
+    assert_round_trip(&plugin, "spark25", Limits { reasoning: false, ..clean }, |t| turn(t, None, framed));
+    let ifm = |calls: &[Call]| {
+        let text = pairs(calls, ["<tool_call>", "</tool_call>"], "");
+        let text = ["tool_call", "arg_key", "arg_value"]
+            .iter()
+            .fold(text, |t, tag| t.replace(&format!("{tag}>"), &format!("ifm|{tag}>")));
+        format!("<ifm|tool_calls>{text}</ifm|tool_calls>")
+    };
+    assert_round_trip(&plugin, "k2_horizon", clean, |t| turn(t, Some("</ifm|think>"), ifm));
+}
+
+#[test]
+fn python_wires() {
+    let plugin = format_labs::plugin();
+    let lfm2 = |calls: &[Call]| format!("<|tool_call_start|>[{}]<|tool_call_end|>", python(calls, ", "));
+    assert_round_trip(&plugin, "lfm2", Limits::BASE, |t| turn(t, None, lfm2));
+    let olmo = |calls: &[Call]| format!("<function_calls>\n{}\n</function_calls>", python(calls, "\n"));
+    assert_round_trip(&plugin, "olmo3", THINKS, |t| turn(t, THINK, olmo));
+    let sarashina = |calls: &[Call]| array(calls, "<|tool_calls|>[", "]", KEYS);
+    assert_round_trip(&plugin, "sarashina", Limits::BASE, |t| turn(t, None, sarashina));
+}
+
+#[test]
+fn channel_wires() {
+    let plugin = format_labs::plugin();
+    assert_round_trip(&plugin, "inkling", THINKS, |t| {
+        let mut out = format!("<|content_thinking|>{}<|end_message|>", t.reasoning);
+        out += &format!("<|message_model|><|content_text|>{}<|end_message|>", t.content);
+        out += &objects(
+            &t.calls,
+            "<|message_model|>tool<|content_invoke_tool_json|>",
+            "<|end_message|>",
+            ["name", "args"],
+        );
+        out
+    });
+    assert_round_trip(&plugin, "beam", THINKS, |t| {
+        let mut out = format!("<|channel|>analysis<|message|>{}<|end|>", t.reasoning);
+        out += &format!("<|start|>assistant<|channel|>final<|message|>{}<|end|>", t.content);
+        let head = |name: &str| format!("<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>");
+        let param = |key: &str, _: &_| format!("<rfl:parameter name=\"{key}\">\n");
+        out + &elements(&t.calls, head, param, ["<|call|>", "\n</rfl:parameter>\n"])
+    });
+}

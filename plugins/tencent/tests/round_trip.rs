@@ -1,0 +1,23 @@
+//! Generated conversations in the Hunyuan wires come back whole.
+
+use sluicegate_laws::encode::{array, pairs, turn};
+use sluicegate_laws::talk::{Limits, assert_round_trip};
+
+const THINK: Option<&str> = Some("</think>");
+const THINKS: Limits = Limits { reasoning: true, ..Limits::BASE };
+
+#[test]
+fn generated_conversations() {
+    let plugin = format_tencent::plugin();
+    let list = |calls: &[_]| array(calls, "<tool_calls>[", "]</tool_calls>", ["name", "arguments"]);
+    assert_round_trip(&plugin, "hunyuan_a13b", THINKS, |t| turn(t, THINK, list));
+    let v4 = |calls: &[_]| format!("<tool_calls>{}</tool_calls>", pairs(calls, ["<tool_call>", "</tool_call>"], ""));
+    assert_round_trip(&plugin, "hunyuan", THINKS, |t| turn(t, THINK, v4));
+    // A checkpoint's suffix on every tag.
+    let suffixed = |calls: &[_]| {
+        ["tool_calls", "tool_call", "arg_key", "arg_value"]
+            .iter()
+            .fold(v4(calls), |text, tag| text.replace(&format!("{tag}>"), &format!("{tag}:6124c78e>")))
+    };
+    assert_round_trip(&plugin, "hunyuan", THINKS, |t| turn(t, Some("</think:6124c78e>"), suffixed));
+}
