@@ -3,6 +3,7 @@
 pub mod api;
 pub mod engine;
 pub mod exec;
+pub mod inspect;
 mod kv;
 pub mod layers;
 pub mod models;

@@ -1,6 +1,7 @@
 //! Numbers to numbers: the operations a model may call, and the devices that run them.
 
 pub mod batch;
+pub mod blueprint;
 pub mod cpu;
 pub mod fp8;
 pub mod hyper;

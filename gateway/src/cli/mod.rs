@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod import;
+mod inspect;
 mod key;
 mod serve;
 
@@ -23,6 +24,8 @@ enum Command {
     /// Convert a Hugging Face folder or a GGUF file into a model folder, with its linear layers in NVFP4 or BF16.
     #[command(visible_alias = "quantize")]
     Import(import::Import),
+    /// Say what a model folder is, and what serving it takes.
+    Inspect(inspect::Inspect),
     /// Make a new API key and print it with the hash that the configuration wants.
     Key(key::Key),
 }
@@ -34,6 +37,7 @@ impl Cli {
         let outcome = match self.command {
             Command::Serve(command) => command.run(),
             Command::Import(command) => command.run(),
+            Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),
         };
         match outcome {

@@ -1,0 +1,81 @@
+//! `sluicegate inspect`: what a model folder is and what serving it takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sluicegate_backend::inspect::{Inspection, KvStore, inspect};
+
+/// Arguments of `sluicegate inspect`.
+#[derive(Debug, Args)]
+pub(super) struct Inspect {
+    /// Model folder.
+    dir: PathBuf,
+    /// Number format of cached keys and values.
+    #[arg(long, value_enum, default_value_t = Kv::Bf16)]
+    kv_cache_dtype: Kv,
+    /// Device memory in GiB: say how much context fits.
+    #[arg(long, value_name = "GIB")]
+    memory: Vec<f64>,
+    /// Tokens that one step may run, for the size of activations.
+    #[arg(long, default_value_t = 512)]
+    max_num_batched_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kv {
+    /// bfloat16.
+    Bf16,
+    /// Half precision.
+    F16,
+    /// Single precision.
+    F32,
+}
+
+impl Inspect {
+    /// Prints what was found.
+    ///
+    /// # Errors
+    /// All that is wrong with the folder.
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let store = match self.kv_cache_dtype {
+            Kv::Bf16 => KvStore::Bf16,
+            Kv::F16 => KvStore::F16,
+            Kv::F32 => KvStore::F32,
+        };
+        print(&inspect(&self.dir, store, self.max_num_batched_tokens)?, &self.memory);
+        Ok(())
+    }
+}
+
+fn print(found: &Inspection, memory: &[f64]) {
+    let (c, mb) = (&found.config, |bytes: usize| bytes as f64 / 1e6);
+    println!("architecture   {}", c.architecture);
+    println!("layers         {}, hidden {}, vocabulary {}", c.num_hidden_layers, c.hidden_size, c.vocab_size);
+    println!("context        {} tokens", c.max_position_embeddings);
+    println!("parameters     {:.2} M", found.parameters() as f64 / 1e6);
+    for (format, share) in &found.formats {
+        let (parameters, bytes) = (share.parameters as f64 / 1e6, share.bytes as f64 / 1e6);
+        println!("  {format:<12} {parameters:>12.2} M  {bytes:>12.2} MB");
+    }
+    println!("weights        {:.2} MB on the device", mb(found.weights));
+    println!("activations    {:.2} MB for {} tokens a step", mb(found.activations), found.rows);
+    println!("KV per token   {:.1} bytes, in blocks of {}", found.kv_bytes_per_token(), found.cache.block_tokens);
+    let mut pools: Vec<(&str, usize, usize)> = Vec::new();
+    for p in &found.cache.pools {
+        let bytes = (found.cache.block_tokens / p.tokens_per_row * p.row_bytes) as usize;
+        match pools.iter_mut().find(|(name, ..)| *name == p.name) {
+            Some((_, layers, sum)) => (*layers, *sum) = (*layers + 1, *sum + bytes),
+            None => pools.push((p.name, 1, bytes)),
+        }
+    }
+    for (name, layers, bytes) in pools {
+        let per_token = bytes as f64 / f64::from(found.cache.block_tokens);
+        println!("  {name:<12} {layers:>4} layers {per_token:>12.1} bytes");
+    }
+    if found.cache.state_bytes() > 0 {
+        println!("per sequence   {} bytes", found.cache.state_bytes());
+    }
+    for gib in memory {
+        println!("{gib:>6} GiB     {} tokens of context", found.tokens_in((gib * f64::from(1 << 30)) as u64));
+    }
+}
