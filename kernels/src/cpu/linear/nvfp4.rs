@@ -64,7 +64,7 @@ impl Nvfp4Tiles {
         Tile { codes, scales: &self.scales[tile * self.blocks..][..self.blocks] }
     }
 
-    /// Multiplies one row tile with one token tile: `cells` is `blocks` times `out.len()` (1 to 8) tokens.
+    /// Multiplies one row tile with one token tile: `cells` is `blocks` times `out.len()` (1 to 6) tokens.
     #[inline]
     pub(crate) fn multiply(&self, isa: Isa, tile: usize, cells: &[Cell], out: &mut [Column]) {
         let t = self.tile(tile);
@@ -78,12 +78,54 @@ impl Nvfp4Tiles {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { super::super::x86::avx512::nvfp4(t.codes, t.scales, cells, out) },
         }
+        self.finish(out);
+    }
+
+    /// Decodes a tile for [`Self::multiply_unpacked`]; false where the instruction set has no use for it.
+    pub(crate) fn unpack(&self, isa: Isa, tile: usize, panel: &mut Vec<PanelBlock>) -> bool {
+        match isa.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => {
+                let t = self.tile(tile);
+                panel.resize(self.blocks, PanelBlock::ZERO);
+                // SAFETY: an `Isa` of this level exists only where the processor has these features.
+                unsafe { super::super::x86::avx2::unpack(t.codes, t.scales, panel) };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// As [`Self::multiply`], from a decoded tile.
+    pub(crate) fn multiply_unpacked(&self, isa: Isa, panel: &[PanelBlock], cells: &[Cell], out: &mut [Column]) {
+        assert!(cells.len() == panel.len() * out.len(), "cells do not match the matrix");
+        #[cfg(target_arch = "x86_64")]
+        if isa.0 == Level::Avx2 {
+            // SAFETY: an `Isa` of this level exists only where the processor has these features.
+            unsafe { super::super::x86::avx2::nvfp4_panel(panel, cells, out) };
+        }
+        self.finish(out);
+    }
+
+    fn finish(&self, out: &mut [Column]) {
         for column in out {
             for v in column {
                 *v *= self.global;
             }
         }
     }
+}
+
+/// A block of a tile, decoded: for each half of eight rows four groups of four columns of biased weights; and scales.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct PanelBlock {
+    pub(crate) weights: [[[u8; 32]; 4]; 2],
+    pub(crate) scales: [f32; ROWS],
+}
+
+impl PanelBlock {
+    const ZERO: Self = Self { weights: [[[0; 32]; 4]; 2], scales: [0.0; ROWS] };
 }
 
 /// Eight codes, two a byte: from neighbours together to columns `t` and `t + 4` together.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::nvfp4::PanelBlock;
 use super::{Column, Part, ROWS, Stack, Tiles};
 use crate::cpu::cells::{Cell, TILE};
 use crate::cpu::isa::Isa;
@@ -9,8 +10,8 @@ use crate::cpu::math::silu;
 use crate::cpu::shared::Split;
 use crate::cpu::threads::Threads;
 
-/// Rows whose activations stay in a core's cache while it works through its tiles.
-const TOKEN_BLOCK: usize = 64;
+/// Rows whose activations stay in a core's cache while it works through its tiles; whole token tiles.
+const TOKEN_BLOCK: usize = 10 * TILE;
 /// Chunks that each thread should get, so that a thread whose core is busy can leave some to others.
 const CHUNKS_A_THREAD: usize = 4;
 
@@ -25,10 +26,17 @@ pub(crate) struct Input<'a> {
 /// Work on some row tiles for some rows of the batch.
 type Job<'a> = &'a (dyn Fn(&mut Scratch, Range<usize>, Range<usize>) + Sync);
 
+/// A tile's weights, decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Panels {
+    floats: Vec<Column>,
+    integers: Vec<PanelBlock>,
+}
+
 /// One thread's scratch.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    panel: Vec<Column>,
+    panels: Panels,
     gate: Vec<Column>,
 }
 
@@ -66,7 +74,7 @@ impl Loop<'_> {
                 for tile in from - tile_base..to - tile_base {
                     let width = ROWS.min(part.rows - tile * ROWS);
                     let at = row_base + tile * ROWS;
-                    part.tile((isa, tile), x, rows.clone(), &mut scratch.panel, &mut |row, column| {
+                    part.tile((isa, tile), x, rows.clone(), &mut scratch.panels, &mut |row, column| {
                         put(row, at, &column[..width]);
                     });
                 }
@@ -89,9 +97,9 @@ impl Loop<'_> {
         self.split(gate.tiles(), x.rows, &|scratch, share, rows| {
             for tile in share {
                 scratch.gate.clear();
-                let Scratch { panel, gate: gates } = &mut *scratch;
-                gate.tile((isa, tile), x, rows.clone(), panel, &mut |_, column| gates.push(*column));
-                up.tile((isa, tile), x, rows.clone(), panel, &mut |row, up| {
+                let Scratch { panels, gate: gates } = &mut *scratch;
+                gate.tile((isa, tile), x, rows.clone(), panels, &mut |_, column| gates.push(*column));
+                up.tile((isa, tile), x, rows.clone(), panels, &mut |row, up| {
                     put(row, tile, &combine(isa, &gates[row - rows.start], up, limit));
                 });
             }
@@ -123,7 +131,7 @@ impl Part {
         (isa, tile): (Isa, usize),
         x: Input<'_>,
         range: Range<usize>,
-        panel: &mut Vec<Column>,
+        panels: &mut Panels,
         put: &mut dyn FnMut(usize, &Column),
     ) {
         let blocks = self.cols / crate::cpu::cells::CELL;
@@ -131,13 +139,18 @@ impl Part {
         match &self.tiles {
             Tiles::Dense(w) => {
                 let floats = &x.floats[range.start * self.cols..range.end * self.cols];
-                w.multiply(isa, tile, floats, panel, &mut |row, column| put(range.start + row, column));
+                w.multiply(isa, tile, floats, &mut panels.floats, &mut |row, column| put(range.start + row, column));
             }
             integer => {
+                // With several token tiles it pays to decode the weights once.
+                let unpacked = matches!(integer, Tiles::Nvfp4(w) if range.len() > TILE && w.unpack(isa, tile, &mut panels.integers));
                 for first in range.clone().step_by(TILE) {
                     let n = TILE.min(x.rows - first);
                     let cells = &x.cells[first * blocks..][..n * blocks];
                     match integer {
+                        Tiles::Nvfp4(w) if unpacked => {
+                            w.multiply_unpacked(isa, &panels.integers, cells, &mut columns[..n])
+                        }
                         Tiles::Nvfp4(w) => w.multiply(isa, tile, cells, &mut columns[..n]),
                         Tiles::Int8(w) => w.multiply(isa, tile, cells, &mut columns[..n]),
                         Tiles::Dense(_) => {}

@@ -6,9 +6,10 @@ use half::f16;
 
 use super::{AHEAD, BIASED};
 use crate::cpu::cells::Cell;
+use crate::cpu::linear::nvfp4::PanelBlock;
 use crate::cpu::linear::{Column, ROWS};
 
-/// NVFP4 tile times up to eight tokens; see `linear/nvfp4.rs`.
+/// NVFP4 tile times up to six tokens; see `linear/nvfp4.rs`.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn nvfp4(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], out: &mut [Column]) {
     debug_assert_eq!(codes.len(), scales.len() * 2);
@@ -18,9 +19,7 @@ pub(crate) fn nvfp4(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], o
         3 => nvfp4_tokens::<3, 1>(codes, scales, cells, out),
         4 => nvfp4_tokens::<4, 1>(codes, scales, cells, out),
         5 => nvfp4_tokens::<5, 1>(codes, scales, cells, out),
-        6 => nvfp4_tokens::<6, 1>(codes, scales, cells, out),
-        7 => nvfp4_tokens::<7, 1>(codes, scales, cells, out),
-        _ => nvfp4_tokens::<8, 1>(codes, scales, cells, out),
+        _ => nvfp4_tokens::<6, 1>(codes, scales, cells, out),
     }
 }
 
@@ -35,7 +34,6 @@ fn nvfp4_tokens<const M: usize, const H: usize>(
 ) {
     // SAFETY: plain loads from arrays.
     let lut = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(BIASED.as_ptr().cast())) };
-    let low = _mm256_set1_epi8(15);
     let ones = _mm256_set1_epi16(1);
     for first in (0..2).step_by(H) {
         let mut acc = [[_mm256_setzero_ps(); H]; M];
@@ -51,14 +49,7 @@ fn nvfp4_tokens<const M: usize, const H: usize>(
                     let p1 = _mm256_loadu_si256(pair[1].as_ptr().add(at).cast());
                     (p0, p1, _mm_loadl_epi64(scales.as_ptr().add(at / 4).cast()))
                 };
-                let w = [
-                    _mm256_shuffle_epi8(lut, _mm256_and_si256(p0, low)),
-                    _mm256_shuffle_epi8(lut, _mm256_and_si256(_mm256_srli_epi16::<4>(p0), low)),
-                    _mm256_shuffle_epi8(lut, _mm256_and_si256(p1, low)),
-                    _mm256_shuffle_epi8(lut, _mm256_and_si256(_mm256_srli_epi16::<4>(p1), low)),
-                ];
-                // An E4M3 code shifted left by 7 is the half-precision number 2^8 times smaller.
-                let scale = _mm256_cvtph_ps(_mm_slli_epi16::<7>(_mm_cvtepu8_epi16(s)));
+                let (w, scale) = decode(p0, p1, s, lut);
                 for t in 0..M {
                     let dot = dot_unsigned(w, &cells[t], ones);
                     let dot = _mm256_add_epi32(dot, broadcast(&cells[t].minus_12));
@@ -72,6 +63,85 @@ fn nvfp4_tokens<const M: usize, const H: usize>(
                 // SAFETY: eight floats at 0 or 8 of 16.
                 unsafe { _mm256_storeu_ps(column.as_mut_ptr().add((first + h) * 8), acc) };
             }
+        }
+    }
+}
+
+/// Biased weights of eight rows, in four groups of four columns, and the rows' scales.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn decode(p0: __m256i, p1: __m256i, scales: __m128i, lut: __m256i) -> ([__m256i; 4], __m256) {
+    let low = _mm256_set1_epi8(15);
+    let w = [
+        _mm256_shuffle_epi8(lut, _mm256_and_si256(p0, low)),
+        _mm256_shuffle_epi8(lut, _mm256_and_si256(_mm256_srli_epi16::<4>(p0), low)),
+        _mm256_shuffle_epi8(lut, _mm256_and_si256(p1, low)),
+        _mm256_shuffle_epi8(lut, _mm256_and_si256(_mm256_srli_epi16::<4>(p1), low)),
+    ];
+    // An E4M3 code shifted left by 7 is the half-precision number 2^8 times smaller.
+    (w, _mm256_cvtph_ps(_mm_slli_epi16::<7>(_mm_cvtepu8_epi16(scales))))
+}
+
+/// Decodes a tile for [`nvfp4_panel`].
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn unpack(codes: &[[u8; 64]], scales: &[[u8; ROWS]], panel: &mut [PanelBlock]) {
+    // SAFETY: a plain load from an array.
+    let lut = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(BIASED.as_ptr().cast())) };
+    for ((pair, scales), block) in codes.as_chunks::<2>().0.iter().zip(scales).zip(panel) {
+        for half in 0..2 {
+            // SAFETY: 32 bytes at 0 or 32 of 64, and 8 bytes at 0 or 8 of 16.
+            let (p0, p1, s) = unsafe {
+                let p0 = _mm256_loadu_si256(pair[0].as_ptr().add(half * 32).cast());
+                let p1 = _mm256_loadu_si256(pair[1].as_ptr().add(half * 32).cast());
+                (p0, p1, _mm_loadl_epi64(scales.as_ptr().add(half * 8).cast()))
+            };
+            let (w, scale) = decode(p0, p1, s, lut);
+            for (to, w) in block.weights[half].iter_mut().zip(w) {
+                // SAFETY: a group is 32 bytes.
+                unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), w) };
+            }
+            // SAFETY: eight floats at 0 or 8 of 16.
+            unsafe { _mm256_storeu_ps(block.scales.as_mut_ptr().add(half * 8), scale) };
+        }
+    }
+}
+
+/// A decoded tile times up to six tokens.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn nvfp4_panel(panel: &[PanelBlock], cells: &[Cell], out: &mut [Column]) {
+    match out.len() {
+        1 => panel_tokens::<1>(panel, cells, out),
+        2 => panel_tokens::<2>(panel, cells, out),
+        3 => panel_tokens::<3>(panel, cells, out),
+        4 => panel_tokens::<4>(panel, cells, out),
+        5 => panel_tokens::<5>(panel, cells, out),
+        _ => panel_tokens::<6>(panel, cells, out),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn panel_tokens<const M: usize>(panel: &[PanelBlock], cells: &[Cell], out: &mut [Column]) {
+    let ones = _mm256_set1_epi16(1);
+    for half in 0..2 {
+        let mut acc = [_mm256_setzero_ps(); M];
+        for (block, cells) in panel.iter().zip(cells.as_chunks::<M>().0) {
+            // SAFETY: groups of 32 bytes; eight floats at 0 or 8 of 16.
+            let (w, scale) = unsafe {
+                let group = |g: usize| _mm256_loadu_si256(block.weights[half][g].as_ptr().cast());
+                let w = [group(0), group(1), group(2), group(3)];
+                (w, _mm256_loadu_ps(block.scales.as_ptr().add(half * 8)))
+            };
+            for t in 0..M {
+                let dot = dot_unsigned(w, &cells[t], ones);
+                let dot = _mm256_add_epi32(dot, broadcast(&cells[t].minus_12));
+                let s = _mm256_mul_ps(scale, _mm256_set1_ps(cells[t].scale));
+                acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, acc[t]);
+            }
+        }
+        for (column, acc) in out.iter_mut().zip(acc) {
+            // SAFETY: eight floats at 0 or 8 of 16.
+            unsafe { _mm256_storeu_ps(column.as_mut_ptr().add(half * 8), acc) };
         }
     }
 }
@@ -104,7 +174,7 @@ pub(super) fn quads(cell: &Cell) -> &[i32; 4] {
     unsafe { &*std::ptr::from_ref(cell).cast() }
 }
 
-/// int8 tile times up to eight tokens; see `linear/int8.rs`.
+/// int8 tile times up to six tokens; see `linear/int8.rs`.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
     debug_assert_eq!(weights.len(), scales.len() * 8);
@@ -114,9 +184,7 @@ pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell],
         3 => int8_tokens::<3>(weights, scales, cells, out),
         4 => int8_tokens::<4>(weights, scales, cells, out),
         5 => int8_tokens::<5>(weights, scales, cells, out),
-        6 => int8_tokens::<6>(weights, scales, cells, out),
-        7 => int8_tokens::<7>(weights, scales, cells, out),
-        _ => int8_tokens::<8>(weights, scales, cells, out),
+        _ => int8_tokens::<6>(weights, scales, cells, out),
     }
 }
 

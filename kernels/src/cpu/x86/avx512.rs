@@ -9,7 +9,7 @@ use super::{AHEAD, BIASED};
 use crate::cpu::cells::Cell;
 use crate::cpu::linear::{Column, ROWS};
 
-/// NVFP4 tile times up to eight tokens; see `linear/nvfp4.rs`.
+/// NVFP4 tile times up to six tokens; see `linear/nvfp4.rs`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub(crate) fn nvfp4(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], out: &mut [Column]) {
     debug_assert_eq!(codes.len(), scales.len() * 2);
@@ -19,9 +19,7 @@ pub(crate) fn nvfp4(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], o
         3 => nvfp4_tokens::<3>(codes, scales, cells, out),
         4 => nvfp4_tokens::<4>(codes, scales, cells, out),
         5 => nvfp4_tokens::<5>(codes, scales, cells, out),
-        6 => nvfp4_tokens::<6>(codes, scales, cells, out),
-        7 => nvfp4_tokens::<7>(codes, scales, cells, out),
-        _ => nvfp4_tokens::<8>(codes, scales, cells, out),
+        _ => nvfp4_tokens::<6>(codes, scales, cells, out),
     }
 }
 
@@ -58,7 +56,7 @@ fn nvfp4_tokens<const M: usize>(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells
     store(acc, out);
 }
 
-/// int8 tile times up to eight tokens; see `linear/int8.rs`.
+/// int8 tile times up to six tokens; see `linear/int8.rs`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
     debug_assert_eq!(weights.len(), scales.len() * 8);
@@ -68,9 +66,7 @@ pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell],
         3 => int8_tokens::<3>(weights, scales, cells, out),
         4 => int8_tokens::<4>(weights, scales, cells, out),
         5 => int8_tokens::<5>(weights, scales, cells, out),
-        6 => int8_tokens::<6>(weights, scales, cells, out),
-        7 => int8_tokens::<7>(weights, scales, cells, out),
-        _ => int8_tokens::<8>(weights, scales, cells, out),
+        _ => int8_tokens::<6>(weights, scales, cells, out),
     }
 }
 
