@@ -133,6 +133,8 @@ pub struct TextMachine {
     /// Something other than white space has been written on this channel.
     begun: bool,
     reader: Option<Box<dyn Reader>>,
+    /// What a reader took and gave back: it is text, and may hold markers.
+    again: Option<String>,
     held: String,
     out: Emitter,
 }
@@ -145,7 +147,17 @@ impl TextMachine {
         let calls = !tools.is_empty() && config.tool_choice != ToolChoice::None && format.syntax.is_some();
         let out = Emitter::new(format.layout, after, channel);
         let request = Request { tools, history_calls: config.history_calls };
-        TextMachine { format, request, calls, opener, begun: false, reader: None, held: String::new(), out }
+        TextMachine {
+            format,
+            request,
+            calls,
+            opener,
+            begun: false,
+            reader: None,
+            again: None,
+            held: String::new(),
+            out,
+        }
     }
 
     /// Reports something odd about the configuration with the first push.
@@ -172,6 +184,29 @@ impl TextMachine {
         at
     }
 
+    /// Holds back what could not be judged, after reading again what a reader gave back.
+    fn keep(&mut self, rest: &str) {
+        self.held = rest.to_owned();
+        while let Some(mut input) = self.again.take() {
+            input.push_str(&self.held);
+            let read = self.drive(&input, false);
+            self.held = input.split_off(read);
+        }
+    }
+
+    /// Reads the last text.
+    fn drive_all(&mut self, mut input: String, stopped: bool) {
+        while !input.is_empty() && (stopped || self.reader.is_none()) {
+            let read = self.drive(&input, true);
+            let rest = input.split_off(read);
+            let again = self.again.take();
+            if read == 0 && again.is_none() {
+                break;
+            }
+            input = again.unwrap_or_default() + &rest;
+        }
+    }
+
     /// Hands `rest` to the reader of the open block.
     fn read_calls(&mut self, rest: &str, last: bool) -> (usize, bool) {
         let Some(reader) = self.reader.as_mut() else { return (0, true) };
@@ -184,8 +219,8 @@ impl TextMachine {
             Read::Text(n, text) => {
                 self.reader = None;
                 self.begun = true;
-                self.out.text(&text);
-                (n, true)
+                self.again = Some(text);
+                (n, false)
             }
         }
     }
@@ -318,13 +353,12 @@ impl Machine for TextMachine {
         }
         if self.held.is_empty() {
             let read = self.drive(text, false);
-            self.held.push_str(&text[read..]);
+            self.keep(&text[read..]);
         } else {
             let mut input = std::mem::take(&mut self.held);
             input.push_str(text);
             let read = self.drive(&input, false);
-            input.drain(..read);
-            self.held = input;
+            self.keep(&input[read..]);
         }
         self.out.step()
     }
@@ -337,19 +371,13 @@ impl Machine for TextMachine {
             self.out.discard_pending();
             input.clear();
         }
-        let mut at = 0;
-        while at < input.len() && (stopped || self.reader.is_none()) {
-            let read = self.drive(&input[at..], true);
-            if read == 0 {
-                break;
-            }
-            at += read;
-        }
+        self.drive_all(input, stopped);
         if let Some(mut reader) = self.reader.take()
             && let Some(text) = reader.finish(stopped, &self.request, &mut self.out)
             && stopped
         {
-            self.out.text(&text);
+            self.begun = true;
+            self.drive_all(text, true);
         }
         self.out.tail(cause)
     }

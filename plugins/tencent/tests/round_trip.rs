@@ -19,5 +19,6 @@ fn generated_conversations() {
             .iter()
             .fold(v4(calls), |text, tag| text.replace(&format!("{tag}>"), &format!("{tag}:6124c78e>")))
     };
-    assert_round_trip(&plugin, "hunyuan", THINKS, |t| turn(t, Some("</think:6124c78e>"), suffixed));
+    let clean = Limits { never: &["tool_call", "arg_key", "arg_value"], ..THINKS };
+    assert_round_trip(&plugin, "hunyuan", clean, |t| turn(t, Some("</think:6124c78e>"), suffixed));
 }

@@ -131,6 +131,8 @@ impl JsonReader {
         }
         match self.shared.between.find_here(rest, last) {
             Hit::Partial { .. } => return Some(Move::Wait(0)),
+            // Behind the beginning of a guess, an opener proves it wrong.
+            Hit::Marker { id: OPEN, .. } if self.guess && !self.raw.is_empty() => return None,
             Hit::Marker { len, id: OPEN, .. } => {
                 self.in_array = rest[..len].ends_with('[');
                 self.any = false;
