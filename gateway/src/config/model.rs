@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::{Broken, require};
+use crate::generate::Malformed;
+use crate::route::Show;
 
 /// One `[[model]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,6 +32,12 @@ pub struct Model {
     /// Whether the model reasons when the request doesn't say.
     #[serde(default)]
     pub reasoning: Thinking,
+    /// What clients see of a tool call that the model wrote wrongly: `drop` (operators see a log line) or `content`.
+    #[serde(default)]
+    pub malformed_tool_calls: Malformed,
+    /// A call of a tool that the request does not declare: `pass` it on or `hide` it.
+    #[serde(default)]
+    pub undeclared_tools: Show,
     /// Longest sequence, prompt and output; absent: the model's own limit.
     pub max_model_len: Option<u32>,
     /// Output limit for requests that give none; absent: what the context leaves.

@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::chat::{self, FinishReason};
 use crate::plugins::{Event, StopCause, Tail};
 
 /// What the client sees of a call that turned out malformed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Malformed {
     /// Nothing; operators see a log line.
     #[default]

@@ -84,7 +84,7 @@ fn route(
         max_tokens: model.default_max_tokens,
         context_length,
         stop_ids: folder.map(|folder| folder.stop_ids).unwrap_or_default(),
-        policy: Policy::default(),
+        policy: Policy { malformed: model.malformed_tool_calls, undeclared_tools: model.undeclared_tools },
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs()),
     })
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use build::{RouteError, build};
+use serde::Deserialize;
 use sluicegate_backend::api::Sampling;
 
 use crate::chat::Reasoning;
@@ -78,7 +79,8 @@ pub struct Policy {
 }
 
 /// Whether clients see something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Show {
     /// They do.
     #[default]

@@ -59,3 +59,24 @@ fn a_model_answers_to_its_aliases() {
     assert_eq!(routes.get("n").expect("the alias").model, "m");
     assert_eq!(routes.get("o").expect_err("unknown").code, Some("model_not_found"));
 }
+
+/// What clients see of broken calls is the operator's choice.
+#[tokio::test]
+async fn policies_come_from_the_configuration() {
+    let text = "Hm.\n<tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": oops}\n</tool_call>";
+    let recording = super::recording(&serde_json::json!({"recording": "r"}), text, 5, "stop");
+    let recording = file("broken-calls.jsonl", &recording).display().to_string();
+    let toml = |policy: &str| {
+        format!("name = \"m\"\nformat = \"hermes\"\n{policy}\n[upstream.replay]\nfile = {recording:?}\n")
+    };
+    let message = |policy: &'static str| {
+        let routes = build(&toml(policy)).expect("valid");
+        async move { super::run(routes.get("m").expect("there"), super::request("r")).await.0 }
+    };
+    let plain = message("").await;
+    assert_eq!(plain.tool_calls.len(), 1, "the client decides about tools it did not declare");
+    assert!(!plain.content.contains("name"), "{}", plain.content);
+    let shown = message("malformed_tool_calls = \"content\"\nundeclared_tools = \"hide\"").await;
+    assert!(shown.tool_calls.is_empty());
+    assert!(shown.content.contains("{\"name\":"), "up to where it went wrong: {}", shown.content);
+}

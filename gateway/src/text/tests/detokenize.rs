@@ -36,8 +36,8 @@ proptest! {
 
     #[test]
     fn text_survives_the_way_there_and_back(text in "\\PC{0,40}") {
-        // SentencePiece itself does not tell a space before the text from the one it puts there.
-        let spaced = text.starts_with(' ');
+        // SentencePiece itself tells neither a space before the text from the one it puts there, nor `▁` from a space.
+        let spaced = text.starts_with(' ') || text.contains('▁');
         let mut tokenizers = vec![fixtures::byte_level()];
         tokenizers.extend((!spaced).then(|| [fixtures::sentence_piece(), fixtures::unigram()]).into_iter().flatten());
         for tokenizer in tokenizers {
