@@ -55,7 +55,9 @@ impl App {
         }
         let dir = &config.plugins.dir;
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
-        let plugins = Registry::open(dir, config.plugins.limits.clone())?;
+        let mut limits = config.plugins.limits.clone();
+        limits.cache_dir = Some(config.plugins.cache_dir.clone().unwrap_or_else(|| state.path("compiled-plugins")));
+        let plugins = Registry::open(dir, limits)?;
         let tenants = Tenants::new(&config.tenants);
         let mut engines = Engines::new(&config.engine, &tenants);
         let routes = route::build(&config.models, &plugins, &mut |dir: &Path| engines.start(dir))?;

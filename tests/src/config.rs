@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::paths;
+
 /// Key of the tenant `main`, which has no limits.
 pub const API_KEY: &str = "sk-e2e-main";
 /// Key of the operator.
@@ -128,7 +130,8 @@ impl Config {
         }
         let mut toml = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\nkey_sha256 = \"{ADMIN_KEY_SHA256}\"\n\n\
-             [[tenant]]\nname = \"main\"\nkey_sha256 = [\"{API_KEY_SHA256}\"]\n\n"
+             [plugins]\ncache_dir = \"{}\"\n\n[[tenant]]\nname = \"main\"\nkey_sha256 = [\"{API_KEY_SHA256}\"]\n\n",
+            paths::compiled_plugins().display()
         );
         for Tenant { name, key_sha256, limits } in &self.tenants {
             writeln!(toml, "[[tenant]]\nname = \"{name}\"\nkey_sha256 = [\"{key_sha256}\"]\n{limits}\n")?;

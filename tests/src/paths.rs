@@ -27,6 +27,11 @@ pub(crate) fn binary() -> Result<PathBuf> {
     existing(profile.join("sluicegate"))
 }
 
+/// Compiled components, shared by all servers of all tests: a start then costs no compilation.
+pub(crate) fn compiled_plugins() -> PathBuf {
+    root().join("target/compiled-plugins")
+}
+
 /// A plugin's component.
 ///
 /// # Errors

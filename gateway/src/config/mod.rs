@@ -131,6 +131,7 @@ impl Config {
         [&mut server.ssl_certfile, &mut server.ssl_keyfile].into_iter().flatten().for_each(at_base);
         at_base(&mut server.state_dir);
         at_base(&mut self.plugins.dir);
+        self.plugins.cache_dir.iter_mut().for_each(at_base);
         for model in &mut self.models {
             model.paths().into_iter().for_each(at_base);
         }

@@ -1,12 +1,14 @@
 //! What all plugins of a process share: the engine, its clock, the limits and the counters.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
-use wasmtime::{Config, Engine, Inlining, OptLevel};
+use wasmtime::{Cache, CacheConfig, Config, Engine, Inlining, OptLevel};
 
 use super::error::{Cause, PluginError};
 use super::settings::Settings;
@@ -35,6 +37,12 @@ impl Host {
             .wasm_memory64(false)
             .cranelift_opt_level(OptLevel::Speed)
             .compiler_inlining(Inlining::Yes);
+        if let Some(dir) = &settings.cache_dir {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            let mut cache = CacheConfig::new();
+            cache.with_directory(dir.canonicalize()?);
+            config.cache(Some(Cache::new(cache)?));
+        }
         let engine = Engine::new(&config)?;
         let clock = engine.weak();
         // A thread of its own: a starved async runtime must not stop the clock that bounds its guests.

@@ -1,5 +1,7 @@
 //! Limits and policies of the plugin host. The defaults are the measured recommendation.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 /// How streams share WebAssembly stores.
@@ -60,6 +62,10 @@ pub struct Settings {
     pub breaker_backoff_ms: u64,
     /// How long a changed file must be still before it is read.
     pub settle_ms: u64,
+    /// Where compiled components are kept between runs, so that a start costs no compilation; none: nowhere. Native code
+    /// is loaded from it, so only the gateway's own user may write there. Set by the gateway, not by the file.
+    #[serde(skip)]
+    pub cache_dir: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -80,6 +86,7 @@ impl Default for Settings {
             breaker_window_ms: 60_000,
             breaker_backoff_ms: 1000,
             settle_ms: 50,
+            cache_dir: None,
         }
     }
 }

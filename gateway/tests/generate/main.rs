@@ -29,7 +29,8 @@ fn registry() -> &'static Registry {
             "no components in {}: run `cargo xtask plugins`",
             folder.display()
         );
-        Registry::open(&folder, Settings::default()).expect("the components load")
+        let cache_dir = Some(folder.join("../compiled-plugins"));
+        Registry::open(&folder, Settings { cache_dir, ..Settings::default() }).expect("the components load")
     });
     &REGISTRY
 }
