@@ -13,7 +13,6 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
@@ -21,6 +20,7 @@ use crate::config::Limits;
 use crate::drain::Drain;
 use crate::metrics::Metrics;
 use crate::peer::{Peer, Watched};
+use crate::tls::TlsAcceptor;
 
 /// A listener and what is served on it.
 #[derive(Clone)]

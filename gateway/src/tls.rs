@@ -17,6 +17,8 @@ use rustls::sign::CertifiedKey;
 
 use crate::state::StateDir;
 
+pub use tokio_rustls::TlsAcceptor;
+
 /// How often the files are looked at. Reading two small files is cheaper than getting every kind of replacement
 /// (rename, symbolic link of a mounted secret, rewriting in place) right with file events.
 const POLL: Duration = Duration::from_millis(500);

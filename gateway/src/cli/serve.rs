@@ -9,13 +9,12 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
 use crate::config::Config;
 use crate::server::{Server, Until};
 use crate::state::StateDir;
-use crate::tls::{self, Certificates};
+use crate::tls::{self, Certificates, TlsAcceptor};
 use crate::{admin, api, layers, telemetry};
 
 /// Arguments of `sluicegate serve`.
