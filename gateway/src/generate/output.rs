@@ -175,6 +175,7 @@ impl Output {
         }
     }
 
+    /// Releases what is held for a stop string; a stop string that was found holds nothing.
     fn flush(&mut self) {
         let mut held = String::new();
         self.stop.flush(&mut held);
@@ -201,18 +202,14 @@ impl Output {
 
     /// The stream ends with an error: what was held for a stop string is ordinary text after all.
     pub(super) fn abandon(&mut self) {
-        if !self.is_over() {
-            self.flush();
-        }
+        self.flush();
     }
 
     /// The last events. `upstream` has the upstream's counts; without them (the turn was ended here) our own are used.
     pub(super) fn finish(&mut self, cause: &StopCause, tail: Tail, upstream: Option<Usage>) {
         let finish = tail.finish;
         self.events(tail.events);
-        if !self.is_over() {
-            self.flush();
-        }
+        self.flush();
         if self.channel == Channel::Reasoning {
             self.reasoning_tokens += self.unplaced;
         }

@@ -79,13 +79,14 @@ fn with_defaults(route: &Route, mut request: Arc<Request>) -> Arc<Request> {
     request
 }
 
-/// Roughly the bytes that rendering has to go through.
+/// Roughly the bytes that rendering has to go through; an empty message costs something too.
 fn size(request: &Request) -> usize {
     let messages = request.messages.iter().map(|message| {
         let calls: usize = message.tool_calls.iter().map(|call| call.arguments.len()).sum();
         message.content.iter().map(String::len).sum::<usize>()
             + message.reasoning.as_ref().map_or(0, String::len)
             + calls
+            + 64
     });
     let tools = request.tools.iter().map(|tool| tool.parameters.as_ref().map_or(0, |raw| raw.get().len()));
     messages.chain(tools).sum()

@@ -291,7 +291,7 @@ fn undeclared_tools_and_malformed_calls_follow_the_policy() {
 
 #[test]
 fn the_formats_end_of_turn_drops_what_follows() {
-    let mut out = output(Policy::default(), &[]);
+    let mut out = output(Policy::default(), &["e never"]);
     out.events([content("done"), plugins::Event::EndTurn, content("<|im_start|>user")]);
     assert!(out.is_over());
     let message = drain(out, &StopCause::Eos(None));

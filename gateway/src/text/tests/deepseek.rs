@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::{DeepSeek, Prompt, Tokenizer};
@@ -150,4 +151,32 @@ fn a_named_choice_shows_one_tool_and_must_be_declared() {
     assert!(prompt.text().ends_with("｜DSML｜tool_calls>\n"), "the call is opened for the model");
     request.tool_choice = ToolChoice::Named("third".to_owned());
     assert_eq!(DeepSeek::V4.render(&request).unwrap_err().param.as_deref(), Some("tool_choice"));
+}
+
+proptest! {
+    /// Any order of any messages: a prompt or an error, never a panic of the vendor's library.
+    #[test]
+    fn no_conversation_breaks_the_renderer(
+        turns in proptest::collection::vec((0..5usize, 0..4usize, "[a-z{}\":]{0,4}"), 1..8),
+        thinking in any::<bool>(), tools in any::<bool>(), required in any::<bool>(), continued in any::<bool>(), v41 in any::<bool>(),
+    ) {
+        let roles = [Role::System, Role::User, Role::Assistant, Role::Tool, Role::LatestReminder];
+        let turn = |(role, calls, text): (usize, usize, String)| {
+            let mut message = message(roles[role], &text);
+            let call = |at: usize| ToolCall { id: format!("c{at}"), name: text.clone(), arguments: text.clone() };
+            if roles[role] == Role::Assistant {
+                message.tool_calls = (0..calls).map(call).collect();
+            }
+            message.tool_call_id = (calls > 1).then(|| format!("c{}", 3 - calls));
+            message
+        };
+        let mut request = request(turns.into_iter().map(turn).collect());
+        request.reasoning = if thinking { Reasoning::Auto } else { Reasoning::Off };
+        request.tools = if tools { vec![tool("f", "", &serde_json::json!({}))] } else { Vec::new() };
+        request.tool_choice = if required { ToolChoice::Required } else { ToolChoice::Auto };
+        request.continue_final_message = continued;
+        let renderer = if v41 { DeepSeek::V41 } else { DeepSeek::V4 };
+        let prompt = renderer.render(&request).unwrap();
+        prop_assert!(prompt.text().starts_with("<｜begin▁of▁sentence｜>"));
+    }
 }
