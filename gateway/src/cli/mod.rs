@@ -8,6 +8,7 @@ mod import;
 mod inspect;
 mod key;
 mod serve;
+mod verify;
 
 /// WebAssembly-extensible LLM inference gateway with a native backend.
 #[derive(Debug, Parser)]
@@ -28,6 +29,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Make a new API key and print it with the hash that the configuration wants.
     Key(key::Key),
+    /// Prove that a model's output does not depend on concurrency, caching, chunking or preemption.
+    Verify(verify::Verify),
 }
 
 impl Cli {
@@ -39,6 +42,7 @@ impl Cli {
             Command::Import(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),
+            Command::Verify(command) => command.run(),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
