@@ -106,7 +106,7 @@ pub struct Usage {
 }
 
 /// The stage a request has reached; sent once each, for the request's timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Left the queue; its first prefill chunk is in a plan.
     Prefill,

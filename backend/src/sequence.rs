@@ -28,11 +28,11 @@ pub(crate) struct Sequence {
     pub(crate) outlet: Outlet,
     /// Prompt tokens whose KV was reused at the first admission.
     pub(crate) cached: Option<u32>,
-    sampling: Arc<Sampling>,
+    pub(crate) sampling: Arc<Sampling>,
+    pub(crate) logprobs: Option<u8>,
     stop_ids: Vec<u32>,
     max_tokens: usize,
-    logprobs: Option<u8>,
-    decode_announced: bool,
+    announced: Option<Stage>,
     _live: Live,
 }
 
@@ -60,18 +60,17 @@ impl Sequence {
             stop_ids: request.stop_ids,
             max_tokens: request.max_tokens as usize,
             logprobs: request.logprobs,
-            decode_announced: false,
+            announced: None,
             _live: live,
         }
     }
 
-    /// Tells the client about a stage; the decode stage once, however often the sequence is preempted.
+    /// Tells the client about a stage, once each, however often the sequence is preempted or tried again.
     pub(crate) fn announce(&mut self, stage: Stage) {
-        if self.decode_announced {
-            return;
+        if self.announced < Some(stage) {
+            self.announced = Some(stage);
+            self.outlet.send(Event::Stage(stage));
         }
-        self.decode_announced = stage == Stage::Decode;
-        self.outlet.send(Event::Stage(stage));
     }
 
     /// Asks for the token after the last known one, drawn at row `row` of a plan.
@@ -136,25 +135,34 @@ pub(crate) struct Waiting {
     pub(crate) seq: Sequence,
     /// Order of arrival; kept when preempted, so that an old sequence stays old.
     pub(crate) arrival: u64,
-    /// Its place in the bounded queue; preempted sequences do not count.
-    _place: Option<QueuePlace>,
+    /// Its place in the bounded queue, held until it leaves the queue; preempted sequences do not count.
+    place: Option<QueuePlace>,
 }
 
 impl Waiting {
     pub(crate) fn new(seq: Sequence, place: QueuePlace) -> Self {
-        Self { seq, arrival: 0, _place: Some(place) }
+        Self { seq, arrival: 0, place: Some(place) }
+    }
+
+    /// A sequence that a linked worker queues: it has its place in the queue there.
+    pub(crate) fn unqueued(seq: Sequence) -> Self {
+        Self::again(seq, 0)
+    }
+
+    /// It left the queue at the other end of a link.
+    pub(crate) fn leave_queue(&mut self) {
+        self.place = None;
+        self.seq.announce(Stage::Prefill);
     }
 
     fn again(seq: Sequence, arrival: u64) -> Self {
-        Self { seq, arrival, _place: None }
+        Self { seq, arrival, place: None }
     }
 
     /// Admits the sequence with memory for all its tokens; `table` may begin with reused blocks.
     pub(crate) fn admit(mut self, table: BlockTable, slot: Slot) -> Prefilling {
-        if self.seq.cached.is_none() {
-            self.seq.cached = Some(table.filled() as u32);
-            self.seq.announce(Stage::Prefill);
-        }
+        self.seq.cached.get_or_insert(table.filled() as u32);
+        self.seq.announce(Stage::Prefill);
         Prefilling { seq: self.seq, arrival: self.arrival, table, slot }
     }
 }

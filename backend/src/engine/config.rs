@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 
 use crate::exec::{Capacity, Executor};
+use crate::transfer::remote::{Secret, ServeError};
 
 /// How the engine schedules. Names follow vLLM's and SGLang's flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,22 @@ pub enum Workers {
         /// Runs everything after the first token.
         decode: Box<dyn Executor>,
     },
+    /// A [`PrefillServer`](super::PrefillServer) prefills, in another process; this engine decodes.
+    Remote {
+        /// Where it is.
+        prefill: PrefillPeer,
+        /// Runs everything after the first token.
+        decode: Box<dyn Executor>,
+    },
+}
+
+/// A prefill worker in another process.
+#[derive(Clone, Debug)]
+pub struct PrefillPeer {
+    /// Where it listens; loopback, because links are not encrypted.
+    pub address: SocketAddr,
+    /// What it knows too.
+    pub secret: Secret,
 }
 
 impl fmt::Debug for Workers {
@@ -65,6 +83,7 @@ impl fmt::Debug for Workers {
         f.write_str(match self {
             Self::Both(_) => "Both",
             Self::Split { .. } => "Split",
+            Self::Remote { .. } => "Remote",
         })
     }
 }
@@ -95,6 +114,17 @@ pub enum StartError {
     /// Prefill and decode devices that do not hold the same model in the same layout.
     #[error("prefill and decode executors differ in {0}; both must load the same model with the same cache layout")]
     Mismatch(&'static str),
+    /// The address of a prefill worker that cannot be used.
+    #[error("cannot use the prefill worker at {address}: {why}")]
+    Peer {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// No door for decode workers.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// The operating system refused a thread.
     #[error("cannot start an engine thread: {0}")]
     Thread(String),

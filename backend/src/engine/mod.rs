@@ -5,6 +5,7 @@
 //! ```
 
 mod config;
+mod prefill_server;
 mod shared;
 mod stats;
 mod stream;
@@ -14,9 +15,11 @@ mod worker;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-pub use config::{Config, StartError, Workers};
+pub use crate::transfer::remote::{Secret, ServeError};
+pub use config::{Config, PrefillPeer, StartError, Workers};
+pub use prefill_server::PrefillServer;
 pub(crate) use shared::{Live, Phase, QueuePlace, Shared};
 pub use stats::Stats;
 pub use stream::Generation;
@@ -122,18 +125,16 @@ impl Engine {
     /// Blocks the calling thread. Says whether every request finished by itself.
     pub fn shutdown(&self, grace: Duration) -> bool {
         let shared = &self.0.shared;
-        shared.advance(Phase::Draining);
-        let end = Instant::now() + grace;
-        while shared.running() > 0 && shared.lost().is_none() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let drained = shared.running() == 0;
-        shared.advance(Phase::Stopping);
-        for thread in std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner)) {
-            // A panic was recorded by the worker's own guard.
-            let _ = thread.join();
-        }
+        let drained = shared.drain(grace);
+        join(std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner)));
         drained
+    }
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // A panic was recorded by the worker's own guard.
+        let _ = thread.join();
     }
 }
 
@@ -147,22 +148,31 @@ fn inspect(workers: &Workers, config: &Config) -> Result<(ModelSpec, Limits), St
     let executors: Vec<&dyn Executor> = match workers {
         Workers::Both(both) => vec![&**both],
         Workers::Split { prefill, decode } => vec![&**prefill, &**decode],
+        Workers::Remote { decode, .. } => vec![&**decode],
     };
-    let model = executors[0].model().clone();
-    let mut blocks = usize::MAX;
-    for executor in executors {
-        let c = executor.capacity();
-        if c.blocks == 0 || c.sequences == 0 || c.rows == 0 {
-            return Err(StartError::NoCapacity { blocks: c.blocks, sequences: c.sequences, rows: c.rows });
-        }
+    let model = executors[0].model();
+    let mut limits = inspect_one(executors[0], config)?;
+    for executor in &executors[1..] {
         if executor.model().cache != model.cache {
             return Err(StartError::Mismatch("cache layout"));
         }
-        if *executor.model() != model {
+        if executor.model() != model {
             return Err(StartError::Mismatch("model"));
         }
-        blocks = blocks.min(config.blocks(c) as usize);
+        let other = inspect_one(*executor, config)?;
+        limits.blocks = limits.blocks.min(other.blocks);
+        limits.max_total_tokens = limits.max_total_tokens.min(other.max_total_tokens);
     }
+    Ok((model.clone(), limits))
+}
+
+/// What one executor can hold.
+fn inspect_one(executor: &dyn Executor, config: &Config) -> Result<Limits, StartError> {
+    let (c, model) = (executor.capacity(), executor.model());
+    if c.blocks == 0 || c.sequences == 0 || c.rows == 0 {
+        return Err(StartError::NoCapacity { blocks: c.blocks, sequences: c.sequences, rows: c.rows });
+    }
+    let blocks = config.blocks(c) as usize;
     let tokens = blocks.saturating_mul(model.cache.block_tokens as usize);
-    Ok((model.clone(), Limits { max_total_tokens: tokens.min(model.context_length as usize), blocks }))
+    Ok(Limits { max_total_tokens: tokens.min(model.context_length as usize), blocks })
 }

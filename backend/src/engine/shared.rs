@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -72,6 +73,18 @@ impl Shared {
         self.wake();
     }
 
+    /// Lets what runs finish for at most `grace`, then stops. Says whether all of it finished.
+    pub(super) fn drain(&self, grace: Duration) -> bool {
+        self.advance(Phase::Draining);
+        let end = Instant::now() + grace;
+        while self.running() > 0 && self.lost().is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let drained = self.running() == 0;
+        self.advance(Phase::Stopping);
+        drained
+    }
+
     /// Records the first failure of a worker; the engine serves nothing afterwards.
     pub(crate) fn lose(&self, why: String) {
         let _ = self.lost.set(why);
@@ -104,7 +117,7 @@ impl Shared {
         (seconds as u64).clamp(1, MAX_RETRY_S) as u32
     }
 
-    pub(super) fn live(self: &Arc<Self>) -> Live {
+    pub(crate) fn live(self: &Arc<Self>) -> Live {
         self.running.fetch_add(1, Ordering::AcqRel);
         Live(Arc::clone(self))
     }

@@ -55,7 +55,7 @@ pub struct Stats {
 
 impl Stats {
     /// Adds another worker's figures.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.waiting += other.waiting;
         self.prefilling += other.prefilling;
         self.transferring += other.transferring;

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::shared::Shared;
 use crate::api::Event;
+use crate::transfer::remote::RemoteOutlet;
 
 /// Events that may be sent whether or not the client keeps up: three stages and the end.
 const RESERVED: usize = 4;
@@ -69,21 +70,50 @@ impl Drop for Generation {
     }
 }
 
-/// The engine's end of a stream.
+/// The engine's end of a sequence's client.
 #[derive(Debug)]
-pub(crate) struct Outlet {
-    events: mpsc::Sender<Event>,
-    paused: Arc<AtomicBool>,
+pub(crate) enum Outlet {
+    /// A stream in this process.
+    Stream(StreamEnd),
+    /// A decode worker at the other end of a link, which has the client.
+    Remote(RemoteOutlet),
 }
 
 impl Outlet {
     /// Whether the client has gone.
     pub(crate) fn is_closed(&self) -> bool {
-        self.events.is_closed()
+        match self {
+            Self::Stream(s) => s.events.is_closed(),
+            Self::Remote(r) => r.is_closed(),
+        }
     }
 
     /// Whether `tokens` more tokens fit. If not, the client's next read wakes the engine.
     pub(crate) fn has_room(&self, tokens: usize) -> bool {
+        match self {
+            Self::Stream(s) => s.has_room(tokens),
+            Self::Remote(_) => true,
+        }
+    }
+
+    /// Sends without blocking. Room was checked with [`Self::has_room`] or is reserved; a client that left is swept later.
+    pub(crate) fn send(&self, event: Event) {
+        match self {
+            Self::Stream(s) => s.send(event),
+            Self::Remote(r) => r.send(&event),
+        }
+    }
+}
+
+/// The engine's end of a stream.
+#[derive(Debug)]
+pub(crate) struct StreamEnd {
+    events: mpsc::Sender<Event>,
+    paused: Arc<AtomicBool>,
+}
+
+impl StreamEnd {
+    fn has_room(&self, tokens: usize) -> bool {
         let fits = || self.events.capacity() >= tokens + RESERVED;
         if fits() {
             return true;
@@ -93,8 +123,7 @@ impl Outlet {
         fits()
     }
 
-    /// Sends without blocking. Room was checked with [`Self::has_room`] or is reserved; a client that left is swept later.
-    pub(crate) fn send(&self, event: Event) {
+    fn send(&self, event: Event) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {
             debug_assert!(false, "event sent without room: {event:?}");
             tracing::error!(?event, "an event was sent without room and is lost");
@@ -106,5 +135,8 @@ impl Outlet {
 pub(super) fn stream(tokens: usize, shared: Arc<Shared>) -> (Outlet, Generation) {
     let (send, events) = mpsc::channel(tokens + RESERVED);
     let paused = Arc::new(AtomicBool::new(false));
-    (Outlet { events: send, paused: Arc::clone(&paused) }, Generation { events, paused, shared, ended: false })
+    (
+        Outlet::Stream(StreamEnd { events: send, paused: Arc::clone(&paused) }),
+        Generation { events, paused, shared, ended: false },
+    )
 }

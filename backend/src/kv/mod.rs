@@ -122,13 +122,30 @@ impl Kv<'_> {
     /// A table for the first `filled` of `tokens`, whose blocks `bytes` supplies from elsewhere, every pool of a block
     /// at once. Nothing is readable before all are written.
     pub(crate) fn load(&mut self, tokens: &[u32], filled: usize, blocks: &[Box<[u8]>]) -> Option<BlockTable> {
-        let mut table = BlockTable::new(self.memory.block_tokens, Chain::new(None), false);
+        let mut table = self.empty_table();
         if !self.grow(&mut table, filled) {
             return None;
         }
         table.readable().ids(filled).zip(blocks).for_each(|(id, bytes)| self.device.write_block(id, bytes));
         table.advance(tokens, filled);
         Some(table)
+    }
+
+    /// A table without blocks, for pages that come from elsewhere.
+    pub(crate) fn empty_table(&self) -> BlockTable {
+        BlockTable::new(self.memory.block_tokens, Chain::new(None), false)
+    }
+
+    /// Writes every pool of one block of a table. False if there is no such block or the size is wrong.
+    pub(crate) fn write_block(&mut self, table: &BlockTable, index: u32, bytes: &[u8]) -> bool {
+        let id = table.readable().ids(table.len() * self.memory.block_tokens).nth(index as usize);
+        match id.filter(|_| bytes.len() == self.memory.block_bytes) {
+            Some(id) => {
+                self.device.write_block(id, bytes);
+                true
+            }
+            None => false,
+        }
     }
 
     /// A free slot, cleared.

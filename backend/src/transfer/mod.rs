@@ -4,28 +4,57 @@
 
 mod hand_over;
 mod pages;
+mod protocol;
+pub(crate) mod remote;
 
 pub(crate) use hand_over::HandOver;
-pub(crate) use pages::{PageReceiver, PageSender, page_link};
+pub(crate) use pages::page_link;
 
 use std::fmt::Debug;
 
 use crate::exec::Executor;
 use crate::kv::Kv;
-use crate::sequence::{Prefilled, Resident, Sequence};
+use crate::sequence::{Prefilled, Resident, Sequence, Waiting};
+
+/// What the prefill role's end brought.
+#[derive(Debug, Default)]
+pub(crate) struct Polled {
+    /// Sequences that others ask this worker to compute.
+    pub(crate) new: Vec<Waiting>,
+    /// Whether anything moved.
+    pub(crate) moved: bool,
+}
 
 /// The prefill role's end.
 pub(crate) trait Outbound: Debug {
     /// Takes the sequence, or gives it back when the far side has no room; its blocks stay pinned by being owned.
     fn offer(&mut self, sequence: Prefilled<Resident>, device: &dyn Executor) -> Option<Box<Prefilled<Resident>>>;
+
+    /// Moves what can be moved, once a turn.
+    fn poll(&mut self, _device: &dyn Executor) -> Polled {
+        Polled::default()
+    }
+
+    /// Sequences that were taken and are not yet received.
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// The decode role's end.
 pub(crate) trait Inbound: Debug {
     /// The next sequence, with memory of this worker; none if none has come or there is no memory for it.
     fn take(&mut self, kv: &mut Kv<'_>) -> Option<Prefilled<Resident>>;
-    /// Sequences that have come and wait for memory.
+    /// Asks the prefill side for a sequence. Only where the queue is at the other end of a link.
+    fn submit(&mut self, _waiting: Waiting) {
+        debug_assert!(false, "this link does not ask");
+    }
+    /// Sequences that are on their way or wait for memory.
     fn waiting(&self) -> usize;
+    /// Whether one of them waits for memory.
+    fn is_starved(&self) -> bool {
+        self.waiting() > 0
+    }
     /// Removes every sequence for which `gone` holds.
     fn sweep(&mut self, gone: &dyn Fn(&Sequence) -> bool) -> Vec<Sequence>;
 }

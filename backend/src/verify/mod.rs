@@ -3,13 +3,15 @@
 mod mode;
 mod play;
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-pub use mode::{Mode, modes};
+pub use mode::{Mode, Place, modes};
 
 use crate::api::{EngineError, FinishReason, GenerateRequest, Logprobs};
-use crate::engine::{Engine, StartError, Workers};
+use crate::engine::{Engine, PrefillPeer, PrefillServer, StartError, Stats, Workers};
 use crate::exec::Executor;
+use crate::transfer::remote::Secret;
 use play::play;
 
 /// Makes an executor; called for each engine that a mode needs.
@@ -130,31 +132,44 @@ fn run_mode(
     requests: &[GenerateRequest],
     concurrency: usize,
     make: &mut MakeExecutor<'_>,
-) -> Result<(Vec<Output>, crate::engine::Stats), VerifyError> {
+) -> Result<(Vec<Output>, Stats), VerifyError> {
     let mut make = || make().map_err(VerifyError::Executor);
-    let workers =
-        if mode.split { Workers::Split { prefill: make()?, decode: make()? } } else { Workers::Both(make()?) };
+    let first = make()?;
     let longest = requests.iter().map(|r| r.prompt.len() + r.max_tokens as usize).max().unwrap_or(1);
-    let block_tokens = match &workers {
-        Workers::Both(w) | Workers::Split { prefill: w, .. } => w.model().cache.block_tokens as usize,
+    let blocks = longest.div_ceil(first.model().cache.block_tokens.max(1) as usize);
+    let config = mode.config(requests, concurrency, blocks);
+    let mut server = None;
+    let workers = match mode.place {
+        Place::OneDevice => Workers::Both(first),
+        Place::TwoDevices => Workers::Split { prefill: first, decode: make()? },
+        Place::Linked => {
+            let secret = Secret::new("both ends are in this process").ok_or(StartError::Mismatch("secret"))?;
+            let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+            let running = server.insert(PrefillServer::start(first, &config, any_port, secret.clone())?);
+            Workers::Remote { prefill: PrefillPeer { address: running.address(), secret }, decode: make()? }
+        }
     };
-    let config = mode.config(requests, concurrency, longest.div_ceil(block_tokens.max(1)));
     let engine = Engine::start(workers, &config)?;
     let outputs = play(&engine, mode, requests)?;
-    let stats = settle(&engine);
+    let stats = settle(&engine, server.as_ref());
     if stats.running + stats.blocks_held + stats.slots_used > 0 {
         let (blocks, slots, running) = (stats.blocks_held, stats.slots_used, stats.running);
         return Err(VerifyError::Leak { mode: mode.name, blocks, slots, running });
     }
     engine.shutdown(Duration::from_secs(1));
+    server.map(|s| s.shutdown(Duration::from_secs(1)));
     Ok((outputs, stats))
 }
 
-/// The engine's figures once it has had time to free what ended sequences held.
-fn settle(engine: &Engine) -> crate::engine::Stats {
+/// The figures of both ends once they have had time to free what ended sequences held.
+fn settle(engine: &Engine, server: Option<&PrefillServer>) -> Stats {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
-        let s = engine.stats();
+        let mut s = engine.stats();
+        if let Some(other) = server.map(PrefillServer::stats) {
+            s.add(&other);
+            s.running += other.running;
+        }
         if s.running + s.blocks_held + s.slots_used == 0 || Instant::now() > end {
             return s;
         }

@@ -3,6 +3,17 @@
 use crate::api::GenerateRequest;
 use crate::engine::Config;
 
+/// Where the two roles run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Both on one device.
+    OneDevice,
+    /// Each on its own device in this process; pages are copied.
+    TwoDevices,
+    /// As in two processes: joined by a TCP link.
+    Linked,
+}
+
 /// One kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
@@ -10,8 +21,8 @@ pub struct Mode {
     pub name: &'static str,
     /// All requests at once, or one after another.
     pub together: bool,
-    /// Prefill and decode on two executors.
-    pub split: bool,
+    /// Where prefill and decode run.
+    pub place: Place,
     /// Most prompt tokens of a sequence in a step; 0 is no limit.
     pub chunk: usize,
     /// Prefix cache on, and everything run twice, so that the second pass reads what the first one wrote.
@@ -31,7 +42,7 @@ impl Mode {
         Self {
             name: "alone",
             together: false,
-            split: false,
+            place: Place::OneDevice,
             chunk: 0,
             reuse: false,
             offload: false,
@@ -47,7 +58,7 @@ impl Mode {
             long_prefill_token_threshold: self.chunk,
             max_queued_requests: requests.len() * 3 + 1,
             // Streams are read one after another here; none may wait for its reader.
-            stream_tokens: longest_output + 1,
+            stream_tokens: longest_output + 4,
             enable_prefix_caching: self.reuse,
             kv_offloading_bytes: if self.offload { 1 << 30 } else { 0 },
             num_blocks: if self.tight { longest_blocks + longest_blocks.div_ceil(2) + 1 } else { 0 },
@@ -60,6 +71,8 @@ impl Mode {
 #[must_use]
 pub fn modes() -> Vec<Mode> {
     let together = Mode { name: "together", together: true, ..Mode::alone() };
+    let apart = Mode { name: "prefill and decode apart", place: Place::TwoDevices, ..together };
+    let linked = Mode { name: "linked by TCP", place: Place::Linked, ..together };
     vec![
         together,
         Mode { name: "together, prompts in chunks of 7", chunk: 7, ..together },
@@ -68,14 +81,12 @@ pub fn modes() -> Vec<Mode> {
         Mode { name: "together, too little KV memory", tight: true, ..together },
         Mode { name: "together, too little KV memory, host tier", tight: true, reuse: true, offload: true, ..together },
         Mode { name: "together, others aborted", aborts: true, reuse: true, ..together },
-        Mode { name: "prefill and decode apart", split: true, ..together },
-        Mode {
-            name: "prefill and decode apart, prefix cache, chunks of 7",
-            split: true,
-            reuse: true,
-            chunk: 7,
-            ..together
-        },
-        Mode { name: "prefill and decode apart, others aborted", split: true, aborts: true, ..together },
+        apart,
+        Mode { name: "prefill and decode apart, prefix cache, chunks of 7", reuse: true, chunk: 7, ..apart },
+        Mode { name: "prefill and decode apart, others aborted", aborts: true, ..apart },
+        linked,
+        Mode { name: "linked by TCP, prefix cache, chunks of 7", reuse: true, chunk: 7, ..linked },
+        Mode { name: "linked by TCP, too little KV memory", tight: true, ..linked },
+        Mode { name: "linked by TCP, others aborted", aborts: true, ..linked },
     ]
 }

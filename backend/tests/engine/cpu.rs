@@ -9,7 +9,7 @@ use sluicegate_backend::exec::Executor;
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_backend::verify;
 
-use crate::drive::{Dice, assert_idle, request};
+use crate::drive::{Dice, Running, assert_idle, request};
 
 fn open(model: &str) -> Result<Box<dyn Executor>, String> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models").join(model);
@@ -36,7 +36,7 @@ fn sixty_together_give_what_each_gives_alone() {
 #[test]
 fn a_storm_of_aborts_leaves_nothing() {
     let config = Config { max_queued_requests: 2000, ..Config::default() };
-    let engine = Engine::start(Workers::Both(open("llama").unwrap()), &config).unwrap();
+    let engine = Running::from(Engine::start(Workers::Both(open("llama").unwrap()), &config).unwrap());
     let mut dice = Dice(12);
     let mut streams = Vec::new();
     for r in requests(1000) {

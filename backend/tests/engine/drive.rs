@@ -4,7 +4,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sluicegate_backend::api::{Event, FinishReason, GenerateRequest, Sampling, Stage, Usage};
-use sluicegate_backend::engine::{Config, Engine, Generation, Stats, Workers};
+use sluicegate_backend::engine::{Config, Engine, Generation, PrefillPeer, PrefillServer, Secret, Stats, Workers};
+use sluicegate_backend::verify::Place;
 
 use crate::device::{HashDevice, VOCAB, expected, mix};
 
@@ -25,7 +26,7 @@ pub(crate) struct Setup {
     pub(crate) seqs: u32,
     pub(crate) rows: u32,
     pub(crate) stateful: bool,
-    pub(crate) split: bool,
+    pub(crate) place: Place,
     pub(crate) delay: Duration,
     pub(crate) config: Config,
 }
@@ -33,7 +34,15 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let config = Config { stream_tokens: 8, ..Config::default() };
-        Self { blocks: 256, seqs: 16, rows: 64, stateful: false, split: false, delay: Duration::ZERO, config }
+        Self {
+            blocks: 256,
+            seqs: 16,
+            rows: 64,
+            stateful: false,
+            place: Place::OneDevice,
+            delay: Duration::ZERO,
+            config,
+        }
     }
 }
 
@@ -44,13 +53,47 @@ impl Setup {
         Box::new(device)
     }
 
-    pub(crate) fn start(&self) -> Engine {
-        let workers = if self.split {
-            Workers::Split { prefill: self.device(), decode: self.device() }
-        } else {
-            Workers::Both(self.device())
+    pub(crate) fn start(&self) -> Running {
+        let mut server = None;
+        let workers = match self.place {
+            Place::OneDevice => Workers::Both(self.device()),
+            Place::TwoDevices => Workers::Split { prefill: self.device(), decode: self.device() },
+            Place::Linked => {
+                let running = server.insert(self.serve("127.0.0.1:0"));
+                let prefill = PrefillPeer { address: running.address(), secret: secret() };
+                Workers::Remote { prefill, decode: self.device() }
+            }
         };
-        Engine::start(workers, &self.config).unwrap()
+        Running { engine: Engine::start(workers, &self.config).unwrap(), server }
+    }
+
+    /// A prefill worker of this set-up.
+    pub(crate) fn serve(&self, address: &str) -> PrefillServer {
+        PrefillServer::start(self.device(), &self.config, address.parse().unwrap(), secret()).unwrap()
+    }
+}
+
+pub(crate) fn secret() -> Secret {
+    Secret::new("known to both ends").unwrap()
+}
+
+/// An engine, with its prefill worker if that is linked.
+pub(crate) struct Running {
+    pub(crate) engine: Engine,
+    pub(crate) server: Option<PrefillServer>,
+}
+
+impl From<Engine> for Running {
+    fn from(engine: Engine) -> Self {
+        Self { engine, server: None }
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
     }
 }
 
@@ -149,16 +192,19 @@ pub(crate) fn finish(mut generation: Generation) -> Received {
 }
 
 /// Panics unless the engine comes to hold nothing within two seconds; returns its idle figures.
-pub(crate) fn assert_idle(engine: &Engine) -> Stats {
+pub(crate) fn assert_idle(engine: &Running) -> Stats {
     let end = Instant::now() + Duration::from_secs(2);
     loop {
         let s = engine.stats();
         let busy = s.running + s.waiting + s.prefilling + s.transferring + s.decoding + s.paused;
-        if busy + s.blocks_held + s.slots_used == 0 {
+        let there = engine.server.as_ref().map(PrefillServer::stats).unwrap_or_default();
+        let busy = busy + there.running + there.waiting + there.prefilling + there.transferring;
+        let held = s.blocks_held + s.slots_used + there.blocks_held + there.slots_used;
+        if busy + held == 0 {
             assert_eq!(s.blocks_free + s.blocks_cached, s.blocks_total);
-            return s;
+            return Stats { cached_tokens_total: s.cached_tokens_total + there.cached_tokens_total, ..s };
         }
-        assert!(Instant::now() < end, "the engine does not come to rest: {s:?}");
+        assert!(Instant::now() < end, "the engine does not come to rest: {s:?} and {there:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

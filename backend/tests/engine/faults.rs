@@ -6,14 +6,14 @@ use sluicegate_backend::api::{EngineError, GenerateRequest};
 use sluicegate_backend::engine::{Config, Engine, Workers};
 
 use crate::device::Fault;
-use crate::drive::{Dice, Setup, assert_idle, finish, request};
+use crate::drive::{Dice, Running, Setup, assert_idle, finish, request};
 
 fn long(dice: &mut Dice) -> GenerateRequest {
     GenerateRequest { max_tokens: 40, stop_ids: vec![], ..request(dice) }
 }
 
-fn broken(fault: Fault, in_decode: bool, split: bool) -> Engine {
-    let setup = Setup { split, ..Setup::default() };
+fn broken(fault: Fault, in_decode: bool, split: bool) -> Running {
+    let setup = Setup::default();
     let mut device = setup.device();
     device.fault = Some(fault);
     let workers = match (split, in_decode) {
@@ -21,7 +21,7 @@ fn broken(fault: Fault, in_decode: bool, split: bool) -> Engine {
         (true, false) => Workers::Split { prefill: device, decode: setup.device() },
         (true, true) => Workers::Split { prefill: setup.device(), decode: device },
     };
-    Engine::start(workers, &setup.config).unwrap()
+    Engine::start(workers, &setup.config).unwrap().into()
 }
 
 #[test]

@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluicegate_backend::engine::{Config, Generation};
+use sluicegate_backend::verify::Place;
 
 use crate::drive::{Dice, Received, Setup, assert_idle, finish, poll, request};
 
 /// Any engine: few or many blocks (so that sequences are preempted), short or long chunks, one device or two.
 fn setup() -> impl Strategy<Value = Setup> {
     let sizes = (26..120_u32, 1..12_u32, 12..80_u32, 1..6_usize);
-    let switches =
-        (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), prop_oneof![Just(0_usize), 1000..20_000_usize]);
+    let place = prop_oneof![Just(Place::OneDevice), Just(Place::TwoDevices), Just(Place::Linked)];
+    let host = prop_oneof![Just(0_usize), 1000..20_000_usize];
+    let switches = (any::<bool>(), place, any::<bool>(), any::<bool>(), host);
     let chunk = prop_oneof![Just(0_usize), 1..20_usize];
     (sizes, switches, chunk).prop_map(
-        |((blocks, seqs, rows, stream), (stateful, split, reuse, per_share, host), chunk)| Setup {
+        |((blocks, seqs, rows, stream), (stateful, place, reuse, per_share, host), chunk)| Setup {
             blocks,
             seqs,
             rows,
             stateful,
-            split,
+            place,
             delay: Duration::ZERO,
             config: Config {
                 max_num_batched_tokens: rows as usize,
@@ -106,9 +108,9 @@ proptest! {
 /// A thousand aborted at random moments, in bursts; the next request is answered.
 #[test]
 fn a_storm_of_aborts_leaves_nothing() {
-    for split in [false, true] {
+    for place in [Place::OneDevice, Place::TwoDevices, Place::Linked] {
         let config = Config { max_queued_requests: 2000, ..Config::default() };
-        let setup = Setup { split, delay: Duration::from_micros(200), config, ..Setup::default() };
+        let setup = Setup { place, delay: Duration::from_micros(200), config, ..Setup::default() };
         let engine = setup.start();
         let mut dice = Dice(11);
         let mut streams = Vec::new();

@@ -9,4 +9,5 @@ mod faults;
 mod laws;
 mod limits;
 mod order;
+mod remote;
 mod verify;

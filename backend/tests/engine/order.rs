@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use sluicegate_backend::api::{GenerateRequest, Sampling};
-use sluicegate_backend::engine::{Config, Engine, Generation};
+use sluicegate_backend::engine::{Config, Generation};
+use sluicegate_backend::verify::Place;
 
-use crate::drive::{Dice, Received, Setup, assert_idle, finish, poll, request};
+use crate::drive::{Dice, Received, Running, Setup, assert_idle, finish, poll, request};
 
 fn plain(share: u64, priority: i32, max_tokens: u32) -> GenerateRequest {
     let prompt = (0..20).map(|i| (i * 5 + share as u32) % 90).collect();
@@ -32,7 +33,7 @@ fn order_of_ends(mut streams: Vec<Generation>) -> Vec<usize> {
 }
 
 /// One sequence at a time, slow steps: the order of the queue is the order of the ends.
-fn one_at_a_time(config: Config) -> (Engine, Generation) {
+fn one_at_a_time(config: Config) -> (Running, Generation) {
     let config = Config { max_num_seqs: 1, stream_tokens: 64, enable_prefix_caching: false, ..config };
     let engine = Setup { config, delay: Duration::from_millis(2), ..Setup::default() }.start();
     let first = engine.submit(plain(9, 0, 10)).unwrap();
@@ -74,9 +75,9 @@ fn weights_divide_the_engine() {
 
 #[test]
 fn a_client_that_does_not_read_slows_only_itself() {
-    for split in [false, true] {
+    for place in [Place::OneDevice, Place::TwoDevices, Place::Linked] {
         let config = Config { stream_tokens: 4, ..Config::default() };
-        let setup = Setup { split, config, seqs: 4, ..Setup::default() };
+        let setup = Setup { place, config, seqs: 4, ..Setup::default() };
         let engine = setup.start();
         let stuck_request = plain(1, 0, 100);
         // As many as there are slots, so that the others need what the stuck ones hold.

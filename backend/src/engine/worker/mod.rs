@@ -7,7 +7,7 @@ mod meter;
 mod start;
 mod turn;
 
-pub(super) use start::{Inbox, start};
+pub(super) use start::{Inbox, serve, start};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use meter::Meter;
 /// The prefill role with its doors.
 struct Prefill {
     role: PrefillRole,
-    /// New requests.
-    inbox: Receiver<Waiting>,
+    /// New requests of this process.
+    inbox: Option<Receiver<Waiting>>,
     /// Sequences that the decode worker preempted.
     returned: Option<Receiver<Waiting>>,
     out: Box<dyn Outbound>,
@@ -36,8 +36,10 @@ struct Prefill {
 /// The decode role with its doors.
 struct Decode {
     role: DecodeRole,
+    /// New requests, when the queue is at the other end of a link.
+    inbox: Option<Receiver<Waiting>>,
     arrivals: Box<dyn Inbound>,
-    /// Where preempted sequences go when the queue is not in this worker.
+    /// Where preempted sequences go when the queue is in another worker of this process.
     back: Option<SyncSender<Waiting>>,
     /// Preempted sequences that wait for room there.
     returning: VecDeque<Waiting>,

@@ -1,17 +1,19 @@
 //! Builds the workers and their links, and starts their threads.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use super::{Decode, Meter, Prefill, Worker};
-use crate::engine::{Config, Limits, Phase, Shared, StartError, Stats, Workers};
+use crate::engine::{Config, Limits, Phase, PrefillPeer, Shared, StartError, Stats, Workers};
 use crate::exec::Executor;
 use crate::kv::{Memory, MemorySize};
 use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole};
 use crate::sequence::Waiting;
-use crate::transfer::{HandOver, PageReceiver, PageSender, page_link};
+use crate::transfer::remote::{self, RemoteIn, RemoteOut, Secret};
+use crate::transfer::{HandOver, Inbound, Outbound, page_link};
 
 /// Where new requests go.
 #[derive(Debug)]
@@ -31,21 +33,86 @@ pub(in crate::engine) struct Started {
     pub(in crate::engine) threads: Vec<JoinHandle<()>>,
 }
 
+/// A started prefill worker with a door.
+pub(in crate::engine) struct Served {
+    pub(in crate::engine) address: SocketAddr,
+    pub(in crate::engine) shared: Arc<Shared>,
+    pub(in crate::engine) threads: Vec<JoinHandle<()>>,
+}
+
+/// The doors of a prefill role.
+struct PrefillDoors {
+    inbox: Option<Receiver<Waiting>>,
+    returned: Option<Receiver<Waiting>>,
+    out: Box<dyn Outbound>,
+}
+
+/// The doors of a decode role.
+struct DecodeDoors {
+    inbox: Option<Receiver<Waiting>>,
+    arrivals: Box<dyn Inbound>,
+    back: Option<SyncSender<Waiting>>,
+}
+
 /// How a worker is made, on its own thread, because block handles do not leave it.
 type Make = Box<dyn FnOnce(Arc<Shared>) -> Worker + Send>;
 
 /// Starts one thread for each device.
 pub(in crate::engine) fn start(workers: Workers, config: &Config, limits: Limits) -> Result<Started, StartError> {
-    let count = if matches!(workers, Workers::Both(_)) { 1 } else { 2 };
+    let count = if matches!(workers, Workers::Split { .. }) { 2 } else { 1 };
     let shared = Shared::new(count, config.max_queued_requests);
     let (send, inbox) = sync_channel(config.max_queued_requests);
     let makes: Vec<(&str, Make)> = match workers {
         Workers::Both(device) => vec![("engine", both(device, inbox, config.clone(), limits))],
         Workers::Split { prefill, decode } => split((prefill, decode), inbox, config, limits, &shared),
+        Workers::Remote { prefill, decode } => {
+            vec![("decode", remote_decode((prefill, decode), inbox, config, limits, &shared)?)]
+        }
     };
+    let threads = launch(makes, &shared)?;
+    Ok(Started { inbox: Inbox(send), shared, threads })
+}
+
+/// A prefill worker for decode workers elsewhere.
+pub(in crate::engine) fn serve(
+    device: Box<dyn Executor>,
+    config: &Config,
+    limits: Limits,
+    (address, secret): (SocketAddr, Secret),
+) -> Result<Served, StartError> {
+    let shared = Shared::new(1, config.max_queued_requests);
+    let model = device.model().clone();
+    let listener = remote::listen(address, secret, &model, &shared)?;
+    let (address, config) = (listener.address, config.clone());
+    let make = move |shared: Arc<Shared>| {
+        let out = RemoteOut::new(listener, model, limits, Arc::clone(&shared));
+        prefill_worker(device, config, PrefillDoors { inbox: None, returned: None, out: Box::new(out) }, shared)
+    };
+    let threads = launch(vec![("prefill", Box::new(make))], &shared)?;
+    Ok(Served { address, shared, threads })
+}
+
+fn remote_decode(
+    (peer, device): (PrefillPeer, Box<dyn Executor>),
+    inbox: Receiver<Waiting>,
+    config: &Config,
+    limits: Limits,
+    shared: &Arc<Shared>,
+) -> Result<Make, StartError> {
+    let dialer = remote::dial(peer.address, peer.secret, device.model(), shared)
+        .map_err(|e| StartError::Peer { address: peer.address, why: e.to_string() })?;
+    let config = config.clone();
+    Ok(Box::new(move |shared| {
+        let arrivals = Box::new(RemoteIn::new(dialer));
+        decode_worker(device, config, limits, DecodeDoors { inbox: Some(inbox), arrivals, back: None }, shared)
+    }))
+}
+
+/// Starts a thread for each worker.
+fn launch(makes: Vec<(&str, Make)>, shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
     for (name, make) in makes {
-        let own = Arc::clone(&shared);
+        let own = Arc::clone(shared);
         let thread = std::thread::Builder::new().name(format!("sluicegate-{name}")).spawn(move || {
             let mut worker = make(Arc::clone(&own));
             // Dropped before the worker, so that streams cut off by a panic say why.
@@ -61,7 +128,7 @@ pub(in crate::engine) fn start(workers: Workers, config: &Config, limits: Limits
         }
     }
     shared.set_threads(threads.iter().map(|t| t.thread().clone()).collect());
-    Ok(Started { inbox: Inbox(send), shared, threads })
+    Ok(threads)
 }
 
 struct Obituary(Arc<Shared>);
@@ -81,13 +148,14 @@ fn both(device: Box<dyn Executor>, inbox: Receiver<Waiting>, config: Config, lim
         let mut worker = bare(0, device, &config, (shared, reuse));
         worker.prefill = Some(Prefill {
             role: prefill_role(&config),
-            inbox,
+            inbox: Some(inbox),
             returned: None,
             out: Box::new(link.clone()),
             blocked: VecDeque::new(),
         });
         worker.decode = Some(Decode {
             role: DecodeRole::new(limits.max_total_tokens),
+            inbox: None,
             arrivals: Box::new(link),
             back: None,
             returning: VecDeque::new(),
@@ -107,24 +175,21 @@ fn split(
     let (back, returned) = sync_channel(decode.capacity().sequences as usize);
     let config_p = config.clone();
     let config_d = config.clone();
-    let make_prefill = move |shared| prefill_worker(prefill, config_p, (inbox, returned, out), shared);
-    let make_decode = move |shared| decode_worker(decode, config_d, limits, (arrivals, back), shared);
+    let at_prefill = move || PrefillDoors { inbox: Some(inbox), returned: Some(returned), out: Box::new(out) };
+    let at_decode = move || DecodeDoors { inbox: None, arrivals: Box::new(arrivals), back: Some(back) };
+    let make_prefill = move |shared| prefill_worker(prefill, config_p, at_prefill(), shared);
+    let make_decode = move |shared| decode_worker(decode, config_d, limits, at_decode(), shared);
     vec![("prefill", Box::new(make_prefill)), ("decode", Box::new(make_decode))]
 }
 
-fn prefill_worker(
-    device: Box<dyn Executor>,
-    config: Config,
-    (inbox, returned, out): (Receiver<Waiting>, Receiver<Waiting>, PageSender),
-    shared: Arc<Shared>,
-) -> Worker {
+fn prefill_worker(device: Box<dyn Executor>, config: Config, doors: PrefillDoors, shared: Arc<Shared>) -> Worker {
     let reuse = config.enable_prefix_caching;
     let mut worker = bare(0, device, &config, (shared, reuse));
     worker.prefill = Some(Prefill {
         role: prefill_role(&config),
-        inbox,
-        returned: Some(returned),
-        out: Box::new(out),
+        inbox: doors.inbox,
+        returned: doors.returned,
+        out: doors.out,
         blocked: VecDeque::new(),
     });
     worker
@@ -134,15 +199,17 @@ fn decode_worker(
     device: Box<dyn Executor>,
     config: Config,
     limits: Limits,
-    (arrivals, back): (PageReceiver, SyncSender<Waiting>),
+    doors: DecodeDoors,
     shared: Arc<Shared>,
 ) -> Worker {
     // No prompt is ever matched here, so cached blocks would only be evicted again.
-    let mut worker = bare(1, device, &config, (shared, false));
+    let index = usize::from(doors.back.is_some());
+    let mut worker = bare(index, device, &config, (shared, false));
     worker.decode = Some(Decode {
         role: DecodeRole::new(limits.max_total_tokens),
-        arrivals: Box::new(arrivals),
-        back: Some(back),
+        inbox: doors.inbox,
+        arrivals: doors.arrivals,
+        back: doors.back,
         returning: VecDeque::new(),
     });
     worker

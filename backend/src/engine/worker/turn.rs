@@ -65,8 +65,11 @@ impl Worker {
 
     fn receive(&mut self) {
         if let Some(Prefill { role, inbox, returned, .. }) = &mut self.prefill {
-            inbox.try_iter().for_each(|w| role.queue.push_new(w));
+            inbox.iter().flat_map(|r| r.try_iter()).for_each(|w| role.queue.push_new(w));
             returned.iter().flat_map(|r| r.try_iter()).for_each(|w| role.queue.push(w));
+        }
+        if let Some(Decode { inbox: Some(inbox), arrivals, .. }) = &mut self.decode {
+            inbox.try_iter().for_each(|w| arrivals.submit(w));
         }
     }
 
@@ -109,6 +112,9 @@ impl Worker {
                 }
                 moved = true;
             }
+            let polled = p.out.poll(&*self.device);
+            moved |= polled.moved || !polled.new.is_empty();
+            polled.new.into_iter().for_each(|w| p.role.queue.push_new(w));
         }
         let Some(d) = &mut self.decode else { return moved };
         while let Some(arrived) = d.arrivals.take(&mut self.memory.on(&mut *self.device)) {
@@ -118,7 +124,7 @@ impl Worker {
                 self.stats.finished_total += 1;
             }
         }
-        if d.arrivals.waiting() > 0
+        if d.arrivals.is_starved()
             && let Some(shed) = d.role.shed_paused(now)
         {
             self.preempted(vec![shed]);
@@ -160,7 +166,8 @@ impl Worker {
         sequences.iter().for_each(|w| tracing::debug!(id = %w.seq.id, "sequence preempted"));
         match (&mut self.prefill, &mut self.decode) {
             (Some(p), _) => sequences.into_iter().for_each(|w| p.role.queue.push(w)),
-            (None, Some(d)) => d.returning.extend(sequences),
+            (None, Some(d)) if d.back.is_some() => d.returning.extend(sequences),
+            (None, Some(d)) => sequences.into_iter().for_each(|w| d.arrivals.submit(w)),
             (None, None) => {}
         }
     }
@@ -240,7 +247,7 @@ impl Worker {
         if let Some(p) = &self.prefill {
             s.waiting += p.role.queue.len();
             s.prefilling += p.role.running.len();
-            s.transferring += p.blocked.len();
+            s.transferring += p.blocked.len() + p.out.held();
         }
         if let Some(d) = &self.decode {
             s.waiting += d.returning.len();

@@ -1,0 +1,24 @@
+//! Prefill in another process: the transfer protocol over TCP.
+//!
+//! One link (connection) carries both directions of many transfers. Its threads only move frames; all decisions are
+//! made by the two workers, each of which owns its end's state machine. Links are authenticated by a shared secret and
+//! are refused off loopback, because they are not encrypted.
+
+mod dial;
+mod frame;
+mod hello;
+mod inbound;
+mod job;
+mod link;
+mod outbound;
+mod outlet;
+mod serve;
+
+pub use hello::Secret;
+pub use serve::ServeError;
+
+pub(crate) use dial::dial;
+pub(crate) use inbound::RemoteIn;
+pub(crate) use outbound::RemoteOut;
+pub(crate) use outlet::RemoteOutlet;
+pub(crate) use serve::listen;
