@@ -51,3 +51,17 @@ fn a_storm_of_aborts_leaves_nothing() {
     assert_eq!(stats.aborted_total + stats.finished_total, 1000);
     assert!(engine.submit(requests(1).remove(0)).unwrap().blocking_recv().is_some());
 }
+
+/// The issue's own figure on the demo model: greedy and sampled, together and alone.
+#[test]
+#[ignore = "needs the demo model (`cargo xtask demo-model`) and minutes"]
+fn sixty_of_smollm2_together_give_what_each_gives_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+    let dir = std::env::var_os("SLUICEGATE_MODELS").map_or(root, Into::into).join("SmolLM2-135M-Instruct");
+    let mut open = || {
+        let executor = open_cpu(&dir, &CpuRunOptions::default()).map_err(|e| e.to_string())?;
+        Ok(Box::new(executor) as Box<dyn Executor>)
+    };
+    let reports = verify::run(&requests(60), 60, &mut open, &mut |r| println!("{r:?}")).unwrap();
+    reports.iter().for_each(|r| assert_eq!(r.differences, []));
+}
