@@ -1,10 +1,11 @@
 //! The native engines of this process: one for each model folder, shared by the routes that name it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluicegate_backend::engine::{Config, Engine, Stats, Workers};
+use sluicegate_backend::engine::{Config, Engine, PrefillPeer, Secret, Stats, Workers};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 
 use crate::config;
@@ -16,6 +17,8 @@ use crate::tenant::Tenants;
 pub struct Engines {
     device: CpuRunOptions,
     config: Config,
+    /// Address and secret file of the prefill worker, if prompts are computed elsewhere.
+    prefill: Option<(SocketAddr, PathBuf)>,
     running: BTreeMap<PathBuf, Engine>,
 }
 
@@ -23,6 +26,7 @@ impl Engines {
     /// None yet; they will have these sizes, and these tenants' shares.
     #[must_use]
     pub fn new(config: &config::Engine, tenants: &Tenants) -> Self {
+        let prefill = config.prefill.zip(config.prefill_secret_file.clone());
         let device = CpuRunOptions {
             blocks: config.max_total_tokens.div_ceil(config.block_size),
             block_tokens: config.block_size,
@@ -37,10 +41,11 @@ impl Engines {
             max_queued_requests: config.max_queued_requests,
             enable_prefix_caching: config.enable_prefix_caching,
             prefix_caching_per_share: config.prefix_caching_per_tenant,
+            kv_offloading_bytes: config.kv_offloading_size << 20,
             share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
             ..Config::default()
         };
-        Self { device, config, running: BTreeMap::new() }
+        Self { device, config, prefill, running: BTreeMap::new() }
     }
 
     /// The engine of a model folder, started if it is not running yet.
@@ -53,7 +58,14 @@ impl Engines {
         }
         let began = std::time::Instant::now();
         let runner = open_cpu(dir, &self.device).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let engine = Engine::start(Workers::Both(Box::new(runner)), &self.config).map_err(|error| error.to_string())?;
+        let decode = Box::new(runner);
+        let workers = match &self.prefill {
+            None => Workers::Both(decode),
+            Some((address, file)) => {
+                Workers::Remote { prefill: PrefillPeer { address: *address, secret: read_secret(file)? }, decode }
+            }
+        };
+        let engine = Engine::start(workers, &self.config).map_err(|error| error.to_string())?;
         tracing::info!(
             model = %dir.display(),
             architecture = engine.model().architecture,
@@ -98,6 +110,13 @@ impl Engines {
             family(false, "kv_blocks", "KV blocks in all", |s| s.blocks_total as f64),
             family(false, "kv_blocks_held", "KV blocks that sequences hold", |s| s.blocks_held as f64),
             family(false, "kv_blocks_cached", "KV blocks kept for prefix reuse", |s| s.blocks_cached as f64),
+            family(false, "kv_blocks_host", "KV blocks kept in host memory", |s| s.blocks_host as f64),
+            family(true, "kv_blocks_loaded", "KV blocks brought back from host memory", |s| {
+                s.blocks_loaded_total as f64
+            }),
+            family(true, "engine_sequences_preempted", "Sequences that gave their blocks back", |s| {
+                s.preempted_total as f64
+            }),
             family(true, "engine_steps", "Steps run", |s| s.steps_total as f64),
             family(true, "engine_prompt_tokens", "Prompt tokens admitted", |s| s.prompt_tokens_total as f64),
             family(true, "engine_cached_tokens", "Prompt tokens from the prefix cache", |s| {
@@ -108,6 +127,16 @@ impl Engines {
             family(true, "engine_requests_aborted", "Requests whose client left", |s| s.aborted_total as f64),
         ]
     }
+}
+
+/// The secret in a file, without surrounding white space.
+///
+/// # Errors
+/// It can't be read or is too short.
+pub fn read_secret(file: &Path) -> Result<Secret, String> {
+    let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let short = || format!("{}: a secret needs at least {} bytes", file.display(), Secret::LEAST);
+    Secret::new(text.trim_ascii()).ok_or_else(short)
 }
 
 fn label(dir: &Path) -> String {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod engine;
 mod import;
 mod inspect;
 mod key;
@@ -22,6 +23,8 @@ pub struct Cli {
 enum Command {
     /// Serve the OpenAI-compatible API.
     Serve(serve::Serve),
+    /// Run a worker process without a gateway.
+    Engine(engine::Engine),
     /// Convert a Hugging Face folder or a GGUF file into a model folder, with its linear layers in NVFP4 or BF16.
     #[command(visible_alias = "quantize")]
     Import(import::Import),
@@ -39,6 +42,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let outcome = match self.command {
             Command::Serve(command) => command.run(),
+            Command::Engine(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),

@@ -1,5 +1,8 @@
 //! `[engine]`: the native engine's size, for each model that uses it. Names follow vLLM's and SGLang's flags.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::{Broken, require};
@@ -24,6 +27,12 @@ pub struct Engine {
     pub enable_prefix_caching: bool,
     /// Only a tenant's own prompts are reused, so that timing tells nothing about others'.
     pub prefix_caching_per_tenant: bool,
+    /// Host memory for KV blocks that the device evicts, in MiB; they come back when a prefix matches.
+    pub kv_offloading_size: usize,
+    /// Address of a `sluicegate engine --role prefill` that computes prompts; absent: this process does.
+    pub prefill: Option<SocketAddr>,
+    /// File with the secret that the prefill worker has too.
+    pub prefill_secret_file: Option<PathBuf>,
 }
 
 impl Default for Engine {
@@ -37,6 +46,9 @@ impl Default for Engine {
             max_queued_requests: 1024,
             enable_prefix_caching: true,
             prefix_caching_per_tenant: true,
+            kv_offloading_size: 0,
+            prefill: None,
+            prefill_secret_file: None,
         }
     }
 }
@@ -47,6 +59,16 @@ impl Engine {
         at_least_one(self.max_total_tokens as usize, "max_total_tokens")?;
         at_least_one(self.max_num_batched_tokens as usize, "max_num_batched_tokens")?;
         at_least_one(self.max_num_seqs as usize, "max_num_seqs")?;
+        require(
+            self.prefill.is_none_or(|address| address.ip().is_loopback()),
+            "engine.prefill",
+            "must be a loopback address: links are not encrypted",
+        )?;
+        require(
+            self.prefill.is_some() == self.prefill_secret_file.is_some(),
+            "engine.prefill_secret_file",
+            "must be given with engine.prefill, and only then",
+        )?;
         let block = self.block_size;
         require(block > 0 && block % 16 == 0 && block <= 256, "engine.block_size", "must be a multiple of 16 up to 256")
     }
