@@ -103,3 +103,93 @@ impl Checker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::Sampling;
+    use crate::exec::CacheSpec;
+
+    fn checker() -> Checker {
+        let spec = ModelSpec {
+            architecture: "test".into(),
+            vocab_size: 100,
+            context_length: 64,
+            eos_ids: Vec::new(),
+            cache: CacheSpec { block_tokens: 16, ..CacheSpec::default() },
+        };
+        Checker::new(&spec, Capacity { blocks: 8, sequences: 3, rows: 40 })
+    }
+
+    fn sample(row: u32) -> SampleRow {
+        let sampling = Arc::new(Sampling::default());
+        SampleRow { row, sampling, position: 0, history: None, prompt_len: 0, mask: None, logprobs: None }
+    }
+
+    /// A prefill of 18 tokens and a decode row at position 20 that share no block.
+    fn plan() -> Plan {
+        Plan {
+            tokens: vec![7; 19],
+            sequences: vec![
+                PlanSequence { row: 0, rows: 18, start: 0, table: 0, table_len: 2, slot: 0 },
+                PlanSequence { row: 18, rows: 1, start: 20, table: 2, table_len: 2, slot: 2 },
+            ],
+            block_tables: vec![3, 5, 0, 7],
+            samples: vec![sample(17), sample(18)],
+        }
+    }
+
+    fn refused(expected: &str, damage: impl FnOnce(&mut Plan)) {
+        let mut plan = plan();
+        damage(&mut plan);
+        let why = checker().check(&plan).expect_err(expected);
+        assert!(why.contains(expected), "`{why}` does not say `{expected}`");
+    }
+
+    #[test]
+    fn a_good_plan_passes_again_and_again() {
+        let mut checker = checker();
+        for _ in 0..3 {
+            assert_eq!(checker.check(&plan()), Ok(()));
+        }
+        assert_eq!(checker.check(&Plan::default()), Ok(()));
+    }
+
+    #[test]
+    fn sequences_may_read_the_same_prefix_but_not_write_the_same_block() {
+        let mut shared = plan();
+        shared.block_tables[2] = 3;
+        shared.sequences[0].start = 16;
+        shared.sequences[0].rows = 16;
+        shared.sequences[1].row = 16;
+        shared.tokens.truncate(17);
+        shared.samples = vec![sample(16)];
+        // Both read block 3 and write only blocks of their own.
+        assert_eq!(checker().check(&shared), Ok(()));
+        refused("block 5 is written twice", |p| p.block_tables[3] = 5);
+    }
+
+    #[test]
+    fn every_breach_is_named() {
+        refused("41 rows", |p| p.tokens = vec![7; 41]);
+        refused("token 100 of a vocabulary", |p| p.tokens[3] = 100);
+        refused("starts at row 17, not 18", |p| p.sequences[1].row = 17);
+        refused("no rows", |p| p.sequences[1].rows = 0);
+        refused("more rows than tokens", |p| p.sequences[0].rows = 20);
+        refused("cover 18 of 19 rows", |p| p.sequences.truncate(1));
+        refused("reaches position 65", |p| p.sequences[1].start = 64);
+        refused("reaches position 4294967296", |p| p.sequences[1].start = u32::MAX);
+        refused("block table is not in the plan", |p| p.sequences[1].table_len = 3);
+        refused("block table is not in the plan", |p| p.sequences[1].table = u32::MAX);
+        refused("1 blocks of 16 tokens for 18 tokens", |p| p.sequences[0].table_len = 1);
+        refused("block 8 of 8", |p| p.block_tables[0] = 8);
+        refused("slot 3 of 3", |p| p.sequences[0].slot = 3);
+        refused("slot 0 is used twice", |p| p.sequences[1].slot = 0);
+        refused("row 19 of 19", |p| p.samples[1].row = 19);
+        refused("row 2 of 19, after row 17", |p| p.samples[1].row = 2);
+        refused("4 rows to sample", |p| p.samples = vec![sample(0), sample(1), sample(2), sample(3)]);
+        refused("shorter than the vocabulary", |p| p.samples[0].mask = Some(Arc::from([0u32; 3])));
+    }
+}
