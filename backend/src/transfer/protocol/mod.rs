@@ -24,7 +24,7 @@
 //! 3. Pages at the source stay pinned until `Ack`, `Abort` or the end of the link.
 //! 4. A sequence is delivered once, after every page has arrived. Ends are final.
 //!
-//! `docs` of the model: `transfer/model.rs`, which explores every interleaving, with each rule switched off in turn.
+//! `model` explores every interleaving, and again with each guarantee switched off in turn.
 
 #[cfg(test)]
 mod model;
