@@ -13,7 +13,7 @@ use crate::{demo_model, plugins, run};
 
 const DEFAULT_PORT: u16 = 8443;
 /// The server compiles plugins and loads the model before it listens.
-const START_LIMIT: Duration = Duration::from_secs(180);
+const START_LIMIT: Duration = Duration::from_secs(600);
 const FIRST_CONFIG: &str = include_str!("first_config.toml");
 
 /// Prepares everything, then becomes the server, so that a signal to this process drains it. Returns only with an error.
@@ -78,14 +78,14 @@ fn greeting(state: &Path, port: u16) -> String {
         r#"
 Sluicegate serves SmolLM2-135M-Instruct on https://127.0.0.1:{port}. Talk to it:
 
-curl -N --cacert '{state}/tls/cert.pem' https://127.0.0.1:{port}/v1/chat/completions -H "Authorization: Bearer $(cat '{state}/api_key')" -H 'Content-Type: application/json' -d '{{"model": "smollm2", "stream": true, "messages": [{{"role": "user", "content": "Why is the sky blue?"}}]}}'
+curl -N --cacert '{state}/tls/cert.pem' https://127.0.0.1:{port}/v1/chat/completions -H "Authorization: Bearer $(cat '{state}/api_key')" -H 'Content-Type: application/json' -d '{{"model": "smollm2", "stream": true, "max_tokens": 200, "messages": [{{"role": "user", "content": "Why is the sky blue?"}}]}}'
 
 or with OpenAI's client (pip install openai):
 
 SSL_CERT_FILE='{state}/tls/cert.pem' OPENAI_API_KEY="$(cat '{state}/api_key')" OPENAI_BASE_URL=https://127.0.0.1:{port}/v1 python3 -c '
 from openai import OpenAI
 question = [{{"role": "user", "content": "Why is the sky blue?"}}]
-for chunk in OpenAI().chat.completions.create(model="smollm2", messages=question, stream=True):
+for chunk in OpenAI().chat.completions.create(model="smollm2", messages=question, max_tokens=200, stream=True):
     print(chunk.choices[0].delta.content or "", end="", flush=True)
 '
 
