@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::ask::{Again, Answer, Ask, Stop, ask_seat};
 use super::bindings::{parse, types as wit};
 use super::error::{Cause, PluginError};
 use super::event::{Event, StopCause, StreamConfig, Tail};
@@ -41,30 +42,6 @@ enum State {
     /// The plugin failed; text is passed on as it is.
     Raw,
     Over,
-}
-
-/// What is asked of the parser.
-#[derive(Clone, Copy)]
-enum Ask<'a> {
-    Open,
-    Push,
-    Finish(&'a wit::StopCause),
-}
-
-impl Ask<'_> {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Open => "the constructor",
-            Self::Push => "push",
-            Self::Finish(_) => "finish",
-        }
-    }
-}
-
-enum Answer {
-    Opened,
-    Step(wit::Step),
-    Tail(wit::Tail),
 }
 
 impl Stream {
@@ -347,38 +324,6 @@ impl fmt::Debug for Stream {
         let (plugin, version, format) = self.names();
         write!(f, "Stream({plugin} {version}, {format}, {} pushes)", self.record.len())
     }
-}
-
-/// Why a seat did not lead to an answer.
-enum Stop {
-    Failed(Cause),
-    Error(PluginError),
-}
-
-enum Again {
-    Gone,
-    Stop(Stop),
-}
-
-impl From<Lost> for Again {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Gone => Self::Gone,
-            Lost::Failed(cause) => Self::Stop(Stop::Failed(cause)),
-        }
-    }
-}
-
-fn ask_seat(seat: &Seat, version: &Version, ask: Ask<'_>, text: &str, ids: &[u32]) -> Result<Answer, Lost> {
-    seat.enter(version.push_budget(), |guest, parser| {
-        let store = &mut guest.store;
-        match ask {
-            Ask::Open => Ok(Answer::Opened),
-            Ask::Push if ids.is_empty() => guest.parse.parser().call_push(store, parser, text).map(Answer::Step),
-            Ask::Push => guest.parse.parser().call_push_tokens(store, parser, text, ids).map(Answer::Step),
-            Ask::Finish(cause) => guest.parse.parser().call_finish(store, parser, cause).map(Answer::Tail),
-        }
-    })
 }
 
 fn raw(text: &str) -> Vec<Event> {
