@@ -8,6 +8,7 @@ mod engine;
 mod import;
 mod inspect;
 mod key;
+mod plugin;
 mod serve;
 mod verify;
 
@@ -34,6 +35,8 @@ enum Command {
     Key(key::Key),
     /// Prove that a model's output does not depend on concurrency, caching, chunking or preemption.
     Verify(verify::Verify),
+    /// Look at format plugins and test them.
+    Plugin(plugin::Plugin),
 }
 
 impl Cli {
@@ -47,6 +50,7 @@ impl Cli {
             Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),
             Command::Verify(command) => command.run(),
+            Command::Plugin(command) => command.run(),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
