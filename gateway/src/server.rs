@@ -13,11 +13,11 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
 use crate::config::Limits;
-use crate::drain::Drain;
 use crate::metrics::Metrics;
 use crate::peer::{Peer, Watched};
 use crate::tls::TlsAcceptor;
@@ -31,8 +31,10 @@ pub struct Server {
     pub tls: Option<TlsAcceptor>,
     /// Limits of a connection.
     pub limits: Arc<Limits>,
-    /// When to stop.
-    pub drain: Drain,
+    /// When to stop accepting, and to let connections end.
+    pub stop: CancellationToken,
+    /// When to drop connections.
+    pub over: CancellationToken,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -43,24 +45,11 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// When a listener stops accepting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// When draining begins.
-    Draining,
-    /// When it is over, so that operators can watch it.
-    Drained,
-}
-
 impl Server {
-    /// Accepts connections until then, and returns when the last one is closed.
-    pub async fn run(self, listener: TcpListener, until: Until) {
+    /// Accepts connections until told to stop, and returns when the last one is closed.
+    pub async fn run(self, listener: TcpListener) {
         let connections = TaskTracker::new();
         let slots = Arc::new(Semaphore::new(self.limits.max_connections));
-        let stop = match until {
-            Until::Draining => self.drain.begun(),
-            Until::Drained => self.drain.over(),
-        };
         let http = self.http();
         loop {
             // The slot comes first: beyond the limit, connections wait in the kernel's backlog.
@@ -69,7 +58,7 @@ impl Server {
                 (slot, listener.accept().await)
             };
             let (slot, accepted) = tokio::select! {
-                () = stop.cancelled() => break,
+                () = self.stop.cancelled() => break,
                 next = next => next,
             };
             match accepted {
@@ -158,7 +147,6 @@ impl Server {
         });
         let connection = http.serve_connection(io, service);
         tokio::pin!(connection);
-        let (begun, over) = (self.drain.begun(), self.drain.over());
         let mut draining = false;
         let mut idle = tokio::time::interval(self.limits.header_timeout);
         idle.tick().await;
@@ -172,8 +160,8 @@ impl Server {
                     return;
                 }
                 () = peer.is_cut() => return,
-                () = over.cancelled() => return,
-                () = begun.cancelled(), if !draining => {
+                () = self.over.cancelled() => return,
+                () = self.stop.cancelled(), if !draining => {
                     draining = true;
                     connection.as_mut().graceful_shutdown();
                 }

@@ -1,5 +1,7 @@
 //! Log lines: where they go and how they look.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
@@ -14,7 +16,7 @@ pub fn init(config: &Server) -> anyhow::Result<()> {
         Ok(filter) => EnvFilter::try_new(filter)?,
         Err(_) => EnvFilter::try_new(&config.log_filter)?,
     };
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let set = match config.log_format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

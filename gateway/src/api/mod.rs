@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use crate::app::App;
 use crate::error::{Error, Kind};
 
+mod asked;
 mod body;
 mod chat;
 mod error;

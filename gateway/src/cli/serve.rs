@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::config::Config;
-use crate::server::{Server, Until};
+use crate::server::Server;
 use crate::state::StateDir;
 use crate::tls::{self, Certificates, TlsAcceptor};
 use crate::{admin, api, layers, telemetry};
@@ -62,17 +62,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let public = listen(app.config.server.listen).await?;
     let private = listen(app.config.admin.listen).await?;
-    let server = |router, on: bool| Server {
+    let server = |router, on: bool, stop| Server {
         router: layers::stack(router, &app),
         tls: on.then(|| tls.clone()).flatten(),
         limits: Arc::new(app.config.limits.clone()),
-        drain: app.drain.clone(),
+        stop,
+        over: app.drain.over(),
         metrics: Arc::clone(&app.metrics),
     };
     announce("listening", app.config.server.tls, &public)?;
     announce("admin", app.config.admin.tls, &private)?;
-    let admin = server(admin::routes(&app), app.config.admin.tls).run(private, Until::Drained);
-    let serving = server(api::routes(&app), app.config.server.tls).run(public, Until::Draining);
+    // Operators can watch the drain to its end.
+    let admin = server(admin::routes(&app), app.config.admin.tls, app.drain.over()).run(private);
+    let serving = server(api::routes(&app), app.config.server.tls, app.drain.begun()).run(public);
     let (admin, mut serving) = (tokio::spawn(admin), tokio::spawn(serving));
 
     tokio::select! {

@@ -70,6 +70,10 @@ impl Engine {
             "must be given with engine.prefill, and only then",
         )?;
         let block = self.block_size;
-        require(block > 0 && block % 16 == 0 && block <= 256, "engine.block_size", "must be a multiple of 16 up to 256")
+        require(
+            block > 0 && block.is_multiple_of(16) && block <= 256,
+            "engine.block_size",
+            "must be a multiple of 16 up to 256",
+        )
     }
 }

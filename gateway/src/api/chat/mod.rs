@@ -5,21 +5,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::Version;
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use tokio::time::Sleep;
 
+use super::asked::Asked;
 use super::{Shared, body};
 use crate::app::App;
 use crate::chat;
 use crate::error::Error;
 use crate::generate::{self, Call, Collector, GenerationStream};
+use crate::layers::Deadline;
 use crate::layers::admission::refused;
-use crate::layers::{Deadline, Principal, RequestId};
 use crate::live::Live;
-use crate::peer::Peer;
 use crate::tenant::{Permit, Tenant};
 
 mod chunk;
@@ -39,15 +38,8 @@ mod wire;
 const DEFAULT_RESERVE: u64 = 512;
 
 /// The endpoint.
-pub(super) async fn create(
-    State(app): Shared,
-    Extension(id): Extension<RequestId>,
-    Extension(deadline): Extension<Deadline>,
-    Extension(who): Extension<Principal>,
-    Extension(peer): Extension<Arc<Peer>>,
-    version: Version,
-    request_body: Body,
-) -> Result<Response, Error> {
+pub(super) async fn create(State(app): Shared, asked: Asked, request_body: Body) -> Result<Response, Error> {
+    let Asked { id, deadline, who, peer, version } = asked;
     let tenant = who.tenant()?;
     let bytes = body::read(request_body, &app.config.limits).await?;
     let wire: wire::Body = body::parse(&bytes)?;

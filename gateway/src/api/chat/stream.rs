@@ -1,5 +1,6 @@
 //! A streamed answer: one task per request moves events from the generation to the socket.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,15 +46,30 @@ pub(super) struct Streaming {
 /// Answers with a stream. Headers wait for the first event, so that an early failure is a status, but not longer than
 /// until the first keep-alive is due.
 pub(super) async fn respond(mut streaming: Streaming, mut events: GenerationStream) -> Result<Response, Error> {
-    let first = match tokio::time::timeout(streaming.keep_alive, events.next()).await {
-        Err(_) => None,
-        Ok(Some(Ok(event))) => Some(event),
-        Ok(Some(Err(error))) => return Err(streaming.ticket.failed(error)),
-        Ok(None) => return Err(streaming.ticket.failed(cut_short())),
+    let expired = streaming.draining_expired.clone();
+    let first = tokio::select! {
+        biased;
+        event = events.next() => Some(event),
+        () = expired.cancelled() => return Err(streaming.ticket.failed(shutting_down())),
+        () = tokio::time::sleep_until(streaming.deadline.0.into()) => {
+            return Err(streaming.ticket.failed(Deadline::passed()));
+        }
+        () = sleep(streaming.keep_alive) => None,
+    };
+    let first = match first {
+        None => None,
+        Some(Some(Ok(event))) => Some(event),
+        Some(Some(Err(error))) => return Err(streaming.ticket.failed(error)),
+        Some(None) => return Err(streaming.ticket.failed(cut_short())),
     };
     let (frames, mut socket) = mpsc::channel(FRAMES);
+    // For as long as the body has frames. HTTP/2 tells a stream's reset from its half-close by itself.
+    let hold = (streaming.version < Version::HTTP_2).then(|| streaming.peer.hold());
     tokio::spawn(streaming.run(first, events, frames));
-    let body = poll_fn(move |cx| socket.poll_recv(cx).map(|frame| frame.map(Ok::<Bytes, std::convert::Infallible>)));
+    let body = poll_fn(move |cx| {
+        let _hold = &hold;
+        socket.poll_recv(cx).map(|frame| frame.map(Ok::<Bytes, Infallible>))
+    });
     Ok(sse::response(Body::from_stream(body)))
 }
 
@@ -85,8 +101,6 @@ impl From<serde_json::Error> for Stop {
 impl Streaming {
     async fn run(mut self, first: Option<(u32, Event)>, events: GenerationStream, frames: Sender<Bytes>) {
         let _active = self.peer.request();
-        // HTTP/2 tells a stream's reset from its half-close by itself.
-        let _hold = (self.version < Version::HTTP_2).then(|| self.peer.hold());
         match self.forward(first, events, &frames).await {
             Ok(()) => self.ticket.succeeded(),
             Err(Stop::Gone) => {}
