@@ -321,12 +321,12 @@ mod tests {
         let strict = chat::Tool { strict: true, ..a.clone() };
         let keys = [
             key(&[]),
-            key(&[a.clone()]),
+            key(std::slice::from_ref(&a)),
             key(&[b.clone(), a.clone()]),
             key(&[a, b]),
             key(&[described]),
             key(&[strict]),
         ];
-        assert_eq!(keys.iter().collect::<std::collections::HashSet<_>>().len(), keys.len());
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
     }
 }
