@@ -25,6 +25,7 @@ usage: cargo xtask COMMAND
   prepare      what the tests need: plugins, binary, demo model, Python client
   plugins      build the format plugins to target/plugins/*.wasm
                  --std rustup|debian   where the WASM standard library comes from (default: whichever is there)
+  formats      write plugins/FORMATS.md from what the plugins describe
   demo-model   fetch SmolLM2-135M-Instruct and import it to models/
   tidy         check the source rules that no compiler checks
   help         this text
@@ -57,6 +58,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("test", []) => test::all(&workspace),
         ("plugins", []) => plugins::build(&workspace, None),
         ("plugins", [flag, source]) if flag == "--std" => plugins::build(&workspace, Some(source.parse()?)),
+        ("formats", []) => plugins::list_formats(&workspace),
         ("demo-model", []) => demo_model::ensure(&workspace),
         ("tidy", []) => tidy::check(&workspace),
         _ => bail!("unknown arguments: {}\n\n{USAGE}", args.join(" ")),

@@ -59,7 +59,7 @@ static CALLS: JsonCalls = JsonCalls {
 pub(crate) const K2: Format = Format {
     name: "kimi_k2",
     description: "JSON calls behind ids between section tokens, <think> reasoning",
-    catalogue: &["J21", "R5"],
+    catalogue: &["J21", "R2", "R5"],
     aliases: &[
         ("sglang", "kimi_k2"),
         ("vllm", "kimi_k2"),
@@ -69,6 +69,7 @@ pub(crate) const K2: Format = Format {
         ("vllm-reasoning", "kimi_k2"),
         ("dynamo-reasoning", "kimi_k25"),
         ("smg-reasoning", "kimi_k25"),
+        ("smg-reasoning", "kimi_thinking"),
     ],
     models: &["Kimi-K2-Instruct", "Kimi-K2-Thinking", "Kimi-K2.5", "Kimi-K2.6"],
     hints: &[(Hint::Token("<|tool_calls_section_begin|>"), 10), (Hint::Model("*kimi-k2*"), 6)],

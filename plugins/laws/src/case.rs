@@ -139,17 +139,22 @@ impl Case {
 
 /// Checks a case in every chunking; `Err` says what is wrong.
 pub fn check(plugin: &Plugin, case: &Case) -> Result<(), String> {
+    matched(plugin, case).map(drop)
+}
+
+/// Like [`check`], and says which expectation the result meets: 0 is the case's own, then its alternatives in order.
+pub fn matched(plugin: &Plugin, case: &Case) -> Result<usize, String> {
     let text: String = case.chunks.concat();
     let set: Arc<ToolSet> = Arc::new(tools::digest(&case.tools));
     let config = case.config();
     let cause = if case.finish == "length" { StopCause::Length } else { StopCause::Eos(None) };
     let parse = |chunks: &[&str]| run(plugin, &config, &set, chunks, &cause);
     let reference = parse(&chunking::whole(&text))?;
-    let verdicts: Vec<String> =
-        case.expectations().iter().filter_map(|expect| mismatch(case, expect, &reference).err()).collect();
-    if verdicts.len() == case.expectations().len() {
-        return Err(verdicts.into_iter().next().unwrap_or_default());
-    }
+    let verdicts: Vec<Result<(), String>> =
+        case.expectations().iter().map(|expect| mismatch(case, expect, &reference)).collect();
+    let Some(met) = verdicts.iter().position(Result::is_ok) else {
+        return Err(verdicts.into_iter().find_map(Result::err).unwrap_or_default());
+    };
     let given: Vec<&str> = case.chunks.iter().map(String::as_str).collect();
     let fixed = [given, chunking::points(&text), chunking::sized(&text, 3), chunking::sized(&text, 17)];
     for chunks in fixed.into_iter().chain(chunking::halves(&text, MAX_SPLITS)) {
@@ -158,7 +163,7 @@ pub fn check(plugin: &Plugin, case: &Case) -> Result<(), String> {
             return Err(format!("chunks {} give\n  {got:?}\nwhole gives\n  {reference:?}", show(&chunks)));
         }
     }
-    Ok(())
+    Ok(met)
 }
 
 fn show(chunks: &[&str]) -> String {

@@ -29,7 +29,7 @@ const NEMOTRON_DECI: Format = Format {
 const NEMOTRON3: Format = Format {
     name: "nemotron3",
     description: "Qwen XML calls in <tool_call>, <think> reasoning opened by the prompt",
-    catalogue: &["X1", "R6"],
+    catalogue: &["X1", "R2", "R6"],
     aliases: &[
         ("dynamo", "nemotron_nano"),
         ("sglang-reasoning", "nemotron_3"),

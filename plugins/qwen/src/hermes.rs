@@ -39,15 +39,21 @@ pub(crate) const HERMES: Format = Format {
 pub(crate) const QWEN3: Format = Format {
     name: "qwen3",
     description: "JSON calls in <tool_call>, <think> reasoning",
-    catalogue: &["J1", "R1"],
+    catalogue: &["J1", "R1", "R2", "R3"],
     aliases: &[
         ("vllm", "qwen3_json"),
+        ("sglang", "trinity"),
         ("sglang-reasoning", "qwen3"),
+        ("sglang-reasoning", "qwen3-thinking"),
         ("vllm-reasoning", "qwen3"),
+        ("vllm-reasoning", "holo2"),
         ("dynamo-reasoning", "qwen3"),
+        ("dynamo-reasoning", "basic"),
         ("smg-reasoning", "qwen3"),
+        ("smg-reasoning", "qwen3_thinking"),
+        ("smg-reasoning", "base"),
     ],
-    models: &["Qwen3", "QwQ"],
+    models: &["Qwen3", "QwQ", "Arcee Trinity", "Holo2"],
     hints: &[
         (Hint::Architecture("Qwen3ForCausalLM"), 6),
         (Hint::Architecture("Qwen3MoeForCausalLM"), 6),

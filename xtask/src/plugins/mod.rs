@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::run;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, cargo};
 
 pub(crate) use target::Std;
 
@@ -32,6 +32,16 @@ pub(crate) fn build(workspace: &Workspace, std: Option<Std>) -> Result<()> {
         encode_all(workspace, source, &workspace.root.join(destination))?;
     }
     Ok(())
+}
+
+/// Writes the page that lists every format.
+///
+/// # Errors
+/// A plugin does not build, or a recorded case fails.
+pub(crate) fn list_formats(workspace: &Workspace) -> Result<()> {
+    let mut list = cargo();
+    list.args(["run", "--release", "--quiet", "--package", "sluicegate-catalogue"]);
+    run::run(list.current_dir(&workspace.root))
 }
 
 /// Leaves exactly the components of `source` in `destination`.
