@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod blueprint;
 pub mod cpu;
+pub mod cuda;
 pub mod fp8;
 pub mod hyper;
 pub mod moe;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 const MAX_LINES: usize = 400;
-const EXTENSIONS: [&str; 6] = ["rs", "toml", "wit", "py", "cu", "sh"];
+const EXTENSIONS: [&str; 9] = ["rs", "toml", "wit", "py", "cu", "cuh", "cpp", "h", "sh"];
 /// Folders without sources of ours.
 const SKIPPED: [&str; 4] = ["target", "models", "node_modules", "__pycache__"];
 /// Split, so that this file does not break its own rule.

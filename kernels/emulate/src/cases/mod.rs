@@ -1,0 +1,52 @@
+//! Programs with known answers: random inputs, and a check against double precision.
+
+mod rope;
+mod rows;
+
+use crate::program::Program;
+
+/// Compares what a program left in its buffers with what it should have.
+pub type Check = Box<dyn Fn(&Program) -> Result<(), String> + Send + Sync>;
+
+/// A program and its answer.
+pub struct Case {
+    /// Kernel and shape.
+    pub name: String,
+    /// Buffers and launches.
+    pub program: Program,
+    /// Says what is wrong.
+    pub check: Check,
+}
+
+impl Case {
+    fn new(
+        name: impl Into<String>,
+        program: Program,
+        check: impl Fn(&Program) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), program, check: Box::new(check) }
+    }
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A group of cases, by the source file that they exercise.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// Name of the `.cu` file without its ending.
+    pub source: &'static str,
+    /// Makes the cases.
+    pub cases: fn() -> Vec<Case>,
+}
+
+/// All groups.
+pub const GROUPS: &[Group] = &[
+    Group { source: "norm", cases: rows::norm },
+    Group { source: "rows", cases: rows::rows },
+    Group { source: "embed", cases: rows::embed },
+    Group { source: "rope", cases: rope::rope },
+];
