@@ -1,6 +1,7 @@
-//! Source rules that no compiler checks: size, first lines, doors to heavy dependencies, the direction of edges.
+//! Source rules that no compiler checks: size, first lines, doors to heavy dependencies, the direction of edges, one choice of features.
 
 mod edges;
+mod selection;
 mod sources;
 
 use anyhow::{Result, bail};
@@ -15,6 +16,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let files = sources::read_all(&workspace.root)?;
     let mut breaches: Vec<String> = files.iter().flat_map(sources::breaches).collect();
     breaches.extend(edges::breaches(&workspace.packages));
+    breaches.extend(selection::breaches(workspace)?);
     if !breaches.is_empty() {
         bail!("{} rule(s) broken:\n  {}", breaches.len(), breaches.join("\n  "));
     }
