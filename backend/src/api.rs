@@ -121,6 +121,9 @@ pub enum Stage {
 pub enum Event {
     /// It reached a stage.
     Stage(Stage),
+    /// Prompt tokens whose KV came from the prefix cache; sent once, before the first token, for readers that end the
+    /// turn themselves and so never see `Finished`.
+    Cached(u32),
     /// The next token.
     Token {
         /// Token id.

@@ -96,6 +96,9 @@ impl Sequence {
             return Outcome::Ended;
         }
         self.tokens.push(drawn.id);
+        if generated == 1 {
+            self.outlet.send(Event::Cached(self.cached.unwrap_or(0)));
+        }
         self.outlet.send(Event::Token { id: drawn.id, logprobs: drawn.logprobs });
         if generated >= self.max_tokens || self.tokens.len() >= max_total_tokens {
             self.finish(FinishReason::Length, generated);

@@ -9,8 +9,9 @@ use super::shared::Shared;
 use crate::api::Event;
 use crate::transfer::remote::RemoteOutlet;
 
-/// Events that may be sent whether or not the client keeps up: three stages and the end.
-const RESERVED: usize = 4;
+/// Events that may be sent whether or not the client keeps up: three stages, the cached count
+/// and the end.
+const RESERVED: usize = 5;
 
 /// A running generation. Dropping it aborts the sequence and frees everything it holds, at any moment.
 #[derive(Debug)]

@@ -53,7 +53,7 @@ fn read(mut generation: Generation) -> Result<Output, EngineError> {
     let mut tokens = Vec::new();
     while let Some(event) = generation.blocking_recv() {
         match event {
-            Event::Stage(_) => {}
+            Event::Stage(_) | Event::Cached(_) => {}
             Event::Token { id, logprobs } => tokens.push((id, logprobs)),
             Event::Finished { reason, .. } => return Ok(Output { tokens, reason }),
             Event::Failed(error) => return Err(error),

@@ -127,6 +127,7 @@ pub(crate) fn request(dice: &mut Dice) -> GenerateRequest {
 pub(crate) struct Received {
     pub(crate) tokens: Vec<u32>,
     pub(crate) stages: Vec<Stage>,
+    pub(crate) cached: Option<u32>,
     pub(crate) end: Option<(FinishReason, Usage)>,
     pub(crate) failed: Option<String>,
 }
@@ -136,8 +137,15 @@ impl Received {
         assert!(!self.is_over(), "an event after the end: {event:?}");
         match event {
             Event::Stage(stage) => self.stages.push(stage),
+            Event::Cached(tokens) => {
+                assert!(self.tokens.is_empty(), "the cached count comes before the first token");
+                assert_eq!(self.cached.replace(tokens), None, "and once");
+            }
             Event::Token { id, .. } => self.tokens.push(id),
-            Event::Finished { reason, usage } => self.end = Some((reason, usage)),
+            Event::Finished { reason, usage } => {
+                assert!(self.tokens.is_empty() || self.cached == Some(usage.cached_tokens));
+                self.end = Some((reason, usage));
+            }
             Event::Failed(why) => self.failed = Some(why.to_string()),
         }
     }

@@ -89,6 +89,7 @@ impl Choice {
                 api::Stage::Transfer => Stage::Transfer,
                 api::Stage::Decode => Stage::Decode,
             }),
+            Piece::Cached(tokens) => self.output.cached_tokens = tokens,
             Piece::Token { id, logprobs } => {
                 timeline.suspend(Stage::Parse);
                 let taken = self.token(id, logprobs.as_deref());

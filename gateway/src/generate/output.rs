@@ -49,6 +49,8 @@ pub(super) struct Output {
     unplaced: u32,
     tokens: u32,
     reasoning_tokens: u32,
+    /// Prompt tokens from a prefix cache, as far as the upstream has said.
+    pub(super) cached_tokens: u32,
     /// For each call of the parser: its index for the client, none if it is hidden.
     calls: Vec<Option<u32>>,
     shown: u32,
@@ -68,6 +70,7 @@ impl Output {
             unplaced: 0,
             tokens: 0,
             reasoning_tokens: 0,
+            cached_tokens: 0,
             calls: Vec::new(),
             shown: 0,
         }
@@ -217,7 +220,7 @@ impl Output {
         let cause = if self.stopped { &StopCause::Eos(None) } else { cause };
         let tail = Tail { events: Vec::new(), finish };
         let reason = self.assembler.finish(tail, cause, &mut self.assembled);
-        let mut usage = upstream.unwrap_or_default();
+        let mut usage = upstream.unwrap_or(Usage { cached_tokens: self.cached_tokens, ..Usage::default() });
         if usage.prompt_tokens == 0 {
             usage.prompt_tokens = self.rules.prompt_tokens;
         }

@@ -107,7 +107,9 @@ async fn a_stop_string_over_two_deltas_ends_the_turn_and_aborts_the_upstream() {
     assert_eq!(error, None);
     assert_eq!(messages[0].content, "Hell");
     assert_eq!(messages[0].finish_reason, Some(FinishReason::Stop));
-    assert_eq!(messages[0].usage.completion_tokens, 4, "what was generated before the stop is paid for");
+    let usage = messages[0].usage;
+    assert_eq!(usage.completion_tokens, 4, "what was generated before the stop is paid for");
+    assert_eq!(usage.cached_tokens, 4, "the upstream had said so before its end");
     assert_eq!((replay.stats().aborted, replay.stats().live()), (1, 0));
 }
 

@@ -63,6 +63,8 @@ pub enum Cause {
 pub enum Piece {
     /// It reached a stage.
     Stage(Stage),
+    /// Prompt tokens that came from a prefix cache, when that is known before the end.
+    Cached(u32),
     /// The next token of an upstream that speaks token ids.
     Token {
         /// Token id.

@@ -79,6 +79,7 @@ impl Stream for Tokens {
 fn piece(event: Event) -> Result<Piece, Error> {
     match event {
         Event::Stage(stage) => Ok(Piece::Stage(stage)),
+        Event::Cached(tokens) => Ok(Piece::Cached(tokens)),
         Event::Token { id, logprobs } => Ok(Piece::Token { id, logprobs }),
         Event::Finished { reason, usage } => {
             let cause = match reason {

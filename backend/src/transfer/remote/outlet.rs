@@ -55,7 +55,7 @@ impl RemoteOutlet {
             Event::Stage(Stage::Prefill) => Note::Started,
             Event::Failed(why) => Note::Failed(why.to_string()),
             // The decode side tells its client about everything else.
-            Event::Stage(_) | Event::Token { .. } | Event::Finished { .. } => return,
+            Event::Stage(_) | Event::Cached(_) | Event::Token { .. } | Event::Finished { .. } => return,
         };
         self.notes.push(self.link, self.key, note);
     }

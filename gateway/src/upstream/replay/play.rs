@@ -39,6 +39,7 @@ pub(super) struct Player {
 impl Player {
     pub(super) fn new(recording: Arc<Recording>, speed: f64, counters: Arc<Counters>) -> Self {
         counters.started.fetch_add(1, Ordering::Relaxed);
+        let cached = Piece::Cached(recording.cached_tokens);
         Self {
             recording,
             next: 0,
@@ -46,7 +47,7 @@ impl Player {
             due: Instant::now(),
             armed: false,
             sleep: None,
-            ready: VecDeque::from([Piece::Stage(Stage::Prefill), Piece::Stage(Stage::Decode)]),
+            ready: VecDeque::from([Piece::Stage(Stage::Prefill), cached, Piece::Stage(Stage::Decode)]),
             tokens: 0,
             burst: 0,
             over: false,
