@@ -104,3 +104,24 @@ async fn a_flood_of_resets_is_sent_away() {
     assert!(start.elapsed() < Duration::from_secs(5));
     gateway.until(RUNNING, 0.0, Duration::from_secs(2)).await;
 }
+
+/// A stream that was given up must not look complete to a client that reads on; its neighbours go on.
+#[tokio::test]
+async fn a_stalled_stream_is_reset_when_its_client_reads_again() {
+    let gateway = Gateway::start("slow_client_timeout_s = 1", "");
+    let connection = connect(&gateway).await;
+    let mut stalled = chat(&connection, &ask("[flood]", true)).await.into_body();
+    let outcome = "sluicegate_requests_total{tenant=\"a\",model=\"m\",outcome=\"slow_client\"}";
+    gateway.until(outcome, 1.0, Duration::from_secs(20)).await;
+    gateway.until(RUNNING, 0.0, Duration::from_secs(2)).await;
+    let neighbour = chat(&connection, &ask("[short]", true)).await.into_body();
+    let error = loop {
+        match tokio::time::timeout(PATIENCE, stalled.data()).await.unwrap() {
+            Some(Ok(data)) => stalled.flow_control().release_capacity(data.len()).unwrap(),
+            Some(Err(error)) => break error,
+            None => panic!("the stream ended as if it were whole"),
+        }
+    };
+    assert!(error.is_reset(), "{error}");
+    assert!(read(neighbour).await.ends_with("data: [DONE]\n\n"));
+}

@@ -1,7 +1,8 @@
 //! A streamed answer: one task per request moves events from the generation to the socket.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -65,10 +66,13 @@ pub(super) async fn respond(mut streaming: Streaming, mut events: GenerationStre
     let (frames, mut socket) = mpsc::channel(FRAMES);
     // For as long as the body has frames. HTTP/2 tells a stream's reset from its half-close by itself.
     let hold = (streaming.version < Version::HTTP_2).then(|| streaming.peer.hold());
-    tokio::spawn(streaming.run(first, events, frames));
+    let stalled = Arc::new(AtomicBool::new(false));
+    tokio::spawn(streaming.run(first, events, frames, Arc::clone(&stalled)));
     let body = poll_fn(move |cx| {
         let _hold = &hold;
-        socket.poll_recv(cx).map(|frame| frame.map(Ok::<Bytes, Infallible>))
+        // An error resets the stream, so that a client that reads again can't take what it has for a whole answer.
+        let end = || stalled.swap(false, Ordering::AcqRel).then(|| Err(io::ErrorKind::TimedOut.into()));
+        socket.poll_recv(cx).map(|frame| frame.map_or_else(end, |frame| Some(Ok::<Bytes, io::Error>(frame))))
     });
     Ok(sse::response(Body::from_stream(body)))
 }
@@ -99,13 +103,20 @@ impl From<serde_json::Error> for Stop {
 }
 
 impl Streaming {
-    async fn run(mut self, first: Option<(u32, Event)>, events: GenerationStream, frames: Sender<Bytes>) {
+    async fn run(
+        mut self,
+        first: Option<(u32, Event)>,
+        events: GenerationStream,
+        frames: Sender<Bytes>,
+        stalled: Arc<AtomicBool>,
+    ) {
         let _active = self.peer.request();
         match self.forward(first, events, &frames).await {
             Ok(()) => self.ticket.succeeded(),
             Err(Stop::Gone) => {}
             Err(Stop::Stalled) => {
                 self.ticket.stalled();
+                stalled.store(true, Ordering::Release);
                 if self.version < Version::HTTP_2 {
                     self.peer.cut();
                 }
