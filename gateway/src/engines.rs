@@ -107,6 +107,8 @@ impl Engines {
             family(false, "engine_requests_waiting", "Requests that wait", |s| s.waiting as f64),
             family(false, "engine_sequences_prefilling", "Sequences being prefilled", |s| s.prefilling as f64),
             family(false, "engine_sequences_decoding", "Sequences being decoded", |s| s.decoding as f64),
+            family(false, "engine_slots", "Sequence slots of all workers", |s| s.slots_total as f64),
+            family(false, "engine_slots_used", "Sequence slots in use", |s| s.slots_used as f64),
             family(false, "kv_blocks", "KV blocks in all", |s| s.blocks_total as f64),
             family(false, "kv_blocks_held", "KV blocks that sequences hold", |s| s.blocks_held as f64),
             family(false, "kv_blocks_cached", "KV blocks kept for prefix reuse", |s| s.blocks_cached as f64),

@@ -101,11 +101,12 @@ async fn check_idle(admin: &Admin) -> Result<()> {
 }
 
 /// What an idle gateway has none of.
-const IDLE: [&str; 6] = [
+const IDLE: [&str; 7] = [
     "sluicegate_requests_running",
     "sluicegate_engine_requests_running",
     "sluicegate_engine_requests_waiting",
     "sluicegate_engine_sequences_prefilling",
     "sluicegate_engine_sequences_decoding",
+    "sluicegate_engine_slots_used",
     "sluicegate_kv_blocks_held",
 ];
