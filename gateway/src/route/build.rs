@@ -12,7 +12,7 @@ use super::{Format, Policy, Route, Routes};
 use crate::chat::Reasoning;
 use crate::config::{Model, Thinking, Upstream as UpstreamConfig};
 use crate::plugins::Registry;
-use crate::text::DeepSeek;
+use crate::text::{ChatTemplate, DeepSeek};
 use crate::upstream::{Native, Recordings, Replay, Upstream};
 
 /// A model that cannot be served as it is configured.
@@ -68,11 +68,13 @@ fn route(
         }
     };
     let bare = template.filter(|_| folder.is_none()).map(bare_template).transpose()?;
+    let template = folder.as_ref().and_then(|folder| folder.template.clone()).or(bare);
+    warn_of_hidden_tools(model, format.as_ref(), template.as_deref());
     Ok(Route {
         model: model.name.clone(),
         upstream,
         format,
-        template: folder.as_ref().and_then(|folder| folder.template.clone()).or(bare),
+        template,
         tokenizer: folder.as_ref().map(|folder| Arc::clone(&folder.tokenizer)),
         defaults: folder.as_ref().map_or_else(Sampling::default, |folder| folder.defaults.clone()),
         template_kwargs: model.default_chat_template_kwargs.clone(),
@@ -124,6 +126,20 @@ fn check_renderer(format: Option<&Format>, folder: Option<&Folder>, takes_tokens
             .to_owned());
     }
     Ok(())
+}
+
+/// A template that never reads `tools` leaves the model blind to them, which looks like a model that won't call.
+fn warn_of_hidden_tools(model: &Model, format: Option<&Format>, template: Option<&ChatTemplate>) {
+    let rendered = |format: &Format| format.pin().is_ok_and(|p| p.descriptor().renderer.is_some() || p.has_render());
+    if let Some(template) = template.filter(|template| !template.reads("tools"))
+        && !format.is_some_and(rendered)
+    {
+        tracing::warn!(
+            model = model.name,
+            template = template.name(),
+            "the chat template has no place for tools: the model will not see those of a request; set chat_template to one that has"
+        );
+    }
 }
 
 /// A renderer's control tokens must exist in the checkpoint.

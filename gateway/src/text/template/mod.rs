@@ -96,6 +96,19 @@ impl ChatTemplate {
         Ok(Self { name: name.to_owned(), source, environment, special_tokens, controls, completed })
     }
 
+    /// Whether the template reads this variable: one that never reads `tools` shows a request's tools to nobody.
+    #[must_use]
+    pub fn reads(&self, variable: &str) -> bool {
+        let template = self.environment.get_template(&self.name);
+        template.is_ok_and(|template| template.undeclared_variables(false).contains(variable))
+    }
+
+    /// The template's name, for messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Writes the prompt of a request.
     ///
     /// # Errors
