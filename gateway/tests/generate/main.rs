@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod dsml;
+mod mutations;
 mod native;
 mod routes;
 mod speed;

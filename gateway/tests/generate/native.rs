@@ -161,3 +161,23 @@ async fn too_long_a_prompt_and_a_passed_deadline_say_so() {
     assert_eq!(last.expect("an end").expect_err("not a finish").kind, Kind::Timeout);
     settled(&engine).await;
 }
+
+/// The next turn comes at once, over the same prefix, while the abort of the last one is still on its way.
+#[tokio::test]
+async fn a_turn_right_after_an_abandoned_one_is_clean() {
+    let (route, engine) = native();
+    let prompt = "the same long beginning, ".repeat(12);
+    let (fresh, _) = run(&route, ask(&prompt, 24)).await;
+    for read in 0..8 {
+        let mut stream =
+            generate::start(&route, Arc::new(ask(&prompt, 200)), Call::default()).await.expect("it starts");
+        for _ in 0..read {
+            assert!(matches!(stream.next().await, Some(Ok(_))));
+        }
+        drop(stream);
+        let (next, error) = run(&route, ask(&prompt, 24)).await;
+        assert_eq!(error, None);
+        assert_eq!((&next.content, next.usage.completion_tokens), (&fresh.content, 24), "after {read} events");
+    }
+    settled(&engine).await;
+}

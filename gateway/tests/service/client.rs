@@ -89,9 +89,23 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, method: &str, path: &str, key: &str, body: &[u8]) {
+        self.send_with(method, path, key, &[], body).await;
+    }
+
+    /// Sends a request with headers of its own.
+    pub(crate) async fn send_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        key: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) {
         let auth = if key.is_empty() { String::new() } else { format!("authorization: Bearer {key}\r\n") };
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
         let head =
-            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{auth}content-length: {}\r\n\r\n", body.len());
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{auth}{headers}content-length: {length}\r\n\r\n");
         self.io.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
         self.io.flush().await.unwrap();
     }
@@ -114,6 +128,11 @@ impl Client {
         while !String::from_utf8_lossy(&self.buffer).contains(needle) {
             assert!(self.fill().await, "ended without {needle}: {}", String::from_utf8_lossy(&self.buffer));
         }
+    }
+
+    /// Whether what has been read begins a 200.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.buffer.starts_with(b"HTTP/1.1 200")
     }
 
     /// A whole response.

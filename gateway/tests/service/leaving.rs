@@ -9,22 +9,26 @@ use crate::gateway::Gateway;
 
 const RUNNING: &str = "sluicegate_requests_running{tenant=\"a\",model=\"m\"}";
 const GONE: &str = "sluicegate_requests_total{tenant=\"a\",model=\"m\",outcome=\"client_gone\"}";
-/// Generous: the machine that runs the tests may be busy. The log shows the usual few milliseconds.
+/// Generous: the machine that runs the tests may be busy.
 const SOON: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn a_cancelled_stream_gives_its_slot_back() {
     let gateway = Gateway::start("", "max_concurrent_requests = 1");
-    for round in 0..30 {
+    let mut took = Vec::new();
+    for round in 0..200 {
         let mut client = gateway.connect().await;
         client.chat("key-a", &ask("[slow]", true)).await;
         client.read_until("\"1 \"").await;
         drop(client);
-        gateway.until(RUNNING, 0.0, SOON).await;
+        took.push(gateway.until(RUNNING, 0.0, SOON).await);
         let next = gateway.chat(&ask("[short]", false)).await;
         assert_eq!(next.status, 200, "round {round}: {}", next.text());
     }
-    assert!((gateway.metric(GONE).await - 30.0).abs() < f64::EPSILON);
+    assert!((gateway.metric(GONE).await - 200.0).abs() < f64::EPSILON);
+    took.sort_unstable();
+    // The aim is 100 ms; a busy machine may take longer, so the figure is shown and not judged.
+    println!("client gone to slot free: median {:?}, 95th percentile {:?}", took[100], took[190]);
 }
 
 #[tokio::test]
@@ -87,7 +91,7 @@ async fn every_failure_gives_the_slot_back() {
 async fn nothing_is_aborted_after_a_normal_end() {
     let gateway = Gateway::start("", "");
     let mut client = gateway.connect().await;
-    for _ in 0..200 {
+    for _ in 0..1000 {
         client.chat("key-a", &ask("[short]", true)).await;
         assert!(client.response().await.is_done());
     }
@@ -118,4 +122,24 @@ async fn a_client_that_stops_reading_is_dropped() {
     gateway.until(stalled, 1.0, Duration::from_secs(20)).await;
     gateway.until(RUNNING, 0.0, SOON).await;
     assert!(!client.response().await.complete, "the connection was cut");
+}
+
+/// An engine that matched ids by prefix would end both, were they the clients' own.
+#[tokio::test]
+async fn ids_that_clients_send_end_nobody_else() {
+    let gateway = Gateway::start("", "");
+    let (mut one, mut ten) = (gateway.connect().await, gateway.connect().await);
+    for (client, id) in [(&mut one, "job-1"), (&mut ten, "job-10")] {
+        let header = [("x-request-id", id)];
+        let body = ask("[second]", true).to_string();
+        client.send_with("POST", "/v1/chat/completions", "key-a", &header, body.as_bytes()).await;
+        client.read_until("data: ").await;
+    }
+    drop(one);
+    gateway.until(GONE, 1.0, SOON).await;
+    let response = ten.response().await;
+    assert!(response.is_done(), "{}", response.text());
+    let id = response.header("x-request-id").unwrap();
+    assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "the id is the gateway's: {id}");
+    assert!((gateway.metric(GONE).await - 1.0).abs() < f64::EPSILON);
 }

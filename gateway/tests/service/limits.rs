@@ -49,22 +49,26 @@ async fn a_refusal_burns_nothing_and_retry_after_is_true() {
 async fn many_at_once_never_overshoot() {
     let gateway = Gateway::start("", "requests_per_minute = 50\nmax_concurrent_requests = 10");
     let mut clients = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..200 {
         clients.push(gateway.connect().await);
     }
+    // Streams of ten seconds: none ends before the last of the two hundred has asked.
     let send = |mut client: Client| async move {
-        client.chat("key-a", &ask("[second]", true)).await;
-        client.response().await
+        client.chat("key-a", &ask("[slow]", true)).await;
+        client.read_until("\r\n\r\n").await;
+        client
     };
-    let responses: Vec<Response> = clients.into_iter().map(send).collect::<FuturesUnordered<_>>().collect().await;
-    let accepted = responses.iter().filter(|r| r.status == 200).count();
-    // Those that come after an early one has ended may be let in; never more than ten at a time.
-    assert!((10..=50).contains(&accepted), "{accepted}");
-    for refused in responses.iter().filter(|r| r.status != 200) {
-        assert_refused(refused);
+    let answered: Vec<Client> = clients.into_iter().map(send).collect::<FuturesUnordered<_>>().collect().await;
+    let (accepted, refused): (Vec<_>, Vec<_>) = answered.into_iter().partition(Client::is_accepted);
+    assert_eq!(accepted.len(), 10);
+    assert!((gateway.metric(RUNNING).await - 10.0).abs() < f64::EPSILON);
+    for mut client in refused {
+        assert_refused(&client.response().await);
     }
-    assert!(responses.iter().filter(|r| r.status == 200).all(Response::is_done));
+    drop(accepted);
     gateway.until(RUNNING, 0.0, Duration::from_secs(2)).await;
+    let next = gateway.chat(&ask("[short]", false)).await;
+    assert_eq!(number(&next, "x-ratelimit-remaining-requests").floor(), 39.0, "190 refusals cost nothing");
 }
 
 #[tokio::test]
@@ -108,4 +112,36 @@ async fn reservations_are_settled_with_the_true_count() {
     drop(client);
     gateway.until(RUNNING, 0.0, Duration::from_secs(2)).await;
     assert!(remaining().await >= before - 60.0);
+}
+
+/// What one tenant piles up is its own to wait for.
+#[tokio::test]
+async fn a_flood_from_one_tenant_does_not_slow_another() {
+    let gateway = Gateway::start("", "max_concurrent_requests = 50");
+    let body = json!({"model": "other", "messages": [{"role": "user", "content": "[second]"}]});
+    let ask_b = async || {
+        let start = std::time::Instant::now();
+        let mut client = gateway.connect().await;
+        client.chat("key-b", &body).await;
+        assert_eq!(client.response().await.status, 200);
+        start.elapsed()
+    };
+    let idle = ask_b().await;
+    let flood = async {
+        let one = async || gateway.chat(&ask("[three]", true)).await.status;
+        (0..500).map(|_| one()).collect::<FuturesUnordered<_>>().collect::<Vec<u16>>().await
+    };
+    let quiet = async {
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            times.push(ask_b().await);
+        }
+        times
+    };
+    let (statuses, mut times) = tokio::join!(flood, quiet);
+    times.sort_unstable();
+    assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
+    assert!(statuses.contains(&429), "the flood is beyond the tenant's own limit");
+    println!("a second's answer took {idle:?} alone, {times:?} beside the flood");
+    assert!(times[2] < idle * 2, "{idle:?} alone, {times:?} beside the flood");
 }
