@@ -1,6 +1,6 @@
 //! Format plugin of Cohere's Command models.
 
-use sluicegate_sdk::calls::JsonCalls;
+use sluicegate_sdk::calls::{JsonCalls, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format, Plugin};
@@ -13,6 +13,7 @@ static ACTION: JsonCalls = JsonCalls {
     name_keys: &["tool_name", "name"],
     args_keys: &["parameters", "arguments"],
     id_key: Some("tool_call_id"),
+    written: Written::Array,
     ..JsonCalls::BASE
 };
 

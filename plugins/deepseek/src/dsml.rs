@@ -3,7 +3,7 @@
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
-use sluicegate_sdk::tags::{CallForm, ParamForm, Slot, TagCalls, Typing};
+use sluicegate_sdk::tags::{CallForm, ParamForm, Slot, TagCalls, TagWire, Typing};
 use sluicegate_sdk::think::Think;
 
 /// `</think>` ends reasoning, a second one means nothing; an opener counts only when thinking is on.
@@ -26,8 +26,11 @@ static V32_CALLS: TagCalls =
     TagCalls { blocks: &["function_calls", "tool_calls", "toolcalls", "calls", "tool"], ..DSML };
 static V4_CALLS: TagCalls =
     TagCalls { blocks: &["tool_calls", "toolcalls", "function_calls", "calls", "tool"], ..DSML };
-static V41_CALLS: TagCalls =
-    TagCalls { blocks: &["calls", "tool_calls", "toolcalls", "function_calls", "tool"], ..DSML };
+static V41_CALLS: TagCalls = TagCalls {
+    blocks: &["calls", "tool_calls", "toolcalls", "function_calls", "tool"],
+    wire: TagWire { prefix: Some("｜DSML｜ "), ..TagWire::BASE },
+    ..DSML
+};
 
 const END_OF_SENTENCE: &str = "<｜end▁of▁sentence｜>";
 

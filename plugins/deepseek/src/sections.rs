@@ -1,6 +1,6 @@
 //! DeepSeek V3, R1 and V3.1: JSON arguments behind a header, between section tokens.
 
-use sluicegate_sdk::calls::{JsonCalls, Named};
+use sluicegate_sdk::calls::{JsonCalls, Named, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
@@ -17,13 +17,27 @@ fn header(text: &str, _request: &Request, _index: u32) -> Option<Named> {
     (!name.is_empty()).then(|| Named { name: name.to_owned(), id: None })
 }
 
-static CALLS: JsonCalls = JsonCalls {
+const CALLS: JsonCalls = JsonCalls {
     opens: &["<｜tool▁calls▁begin｜>"],
     closes: &["<｜tool▁calls▁end｜>"],
     call_opens: &["<｜tool▁call▁begin｜>"],
     call_closes: &["<｜tool▁call▁end｜>"],
     header: Some(header),
     ..JsonCalls::BASE
+};
+
+static FENCED: JsonCalls = JsonCalls {
+    written: Written::Headed {
+        before: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+        after: "\n```json\n",
+        close: "\n```<｜tool▁call▁end｜>",
+    },
+    ..CALLS
+};
+
+static INLINE: JsonCalls = JsonCalls {
+    written: Written::Headed { before: "<｜tool▁call▁begin｜>", after: SEP, close: "<｜tool▁call▁end｜>" },
+    ..CALLS
 };
 
 const END_OF_SENTENCE: &str = "<｜end▁of▁sentence｜>";
@@ -41,7 +55,7 @@ const BASE: Format = Format {
         END_OF_SENTENCE,
     ],
     think: Some(THINK),
-    calls: Calls::Json(&CALLS),
+    calls: Calls::Json(&FENCED),
     layout: Layout::LOOSE,
     end_tokens: &[END_OF_SENTENCE],
     ..Format::BASE
@@ -99,5 +113,6 @@ pub(crate) const V31: Format = Format {
     ],
     models: &["DeepSeek-V3.1", "DeepSeek-V3.1-Terminus", "DeepSeek-V3.2-Exp"],
     hints: &[(Hint::Model("*deepseek-v3.1*"), 8), (Hint::Template("<｜tool▁sep｜>"), 3)],
+    calls: Calls::Json(&INLINE),
     ..BASE
 };

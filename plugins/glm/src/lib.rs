@@ -3,20 +3,24 @@
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format, Plugin};
-use sluicegate_sdk::tags::{CallForm, ParamForm, TagCalls};
+use sluicegate_sdk::tags::{CallForm, ParamForm, TagCalls, TagWire};
 use sluicegate_sdk::think::Think;
 
 /// Newline or not, real or written out: the name ends at the first of them or at the first tag.
-static PAIRS: TagCalls = TagCalls {
+const PAIRS: TagCalls = TagCalls {
     blocks: &["tool_call"],
     call: CallForm::Leading { ends: &["\n", "\\n"] },
     param: ParamForm::Pair { key: "arg_key", kind: None, value: "arg_value" },
     ..TagCalls::BASE
 };
 
+static COMPACT: TagCalls = PAIRS;
+
+static LINES: TagCalls = TagCalls { wire: TagWire { name_ends: &["\n"], ..TagWire::BASE }, ..PAIRS };
+
 const BASE: Format = Format {
     think: Some(Think::TAGS),
-    calls: Calls::Tags(&PAIRS),
+    calls: Calls::Tags(&COMPACT),
     layout: Layout::LOOSE,
     end_tokens: &["<|endoftext|>", "<|user|>", "<|observation|>"],
     ..Format::BASE
@@ -39,6 +43,7 @@ const GLM45: Format = Format {
     ],
     models: &["GLM-4.5", "GLM-4.5-Air", "GLM-4.6"],
     hints: &[(Hint::Template("<arg_key>"), 4), (Hint::Model("*glm-4.5*"), 6), (Hint::Model("*glm-4.6*"), 6)],
+    calls: Calls::Tags(&LINES),
     ..BASE
 };
 

@@ -1,13 +1,14 @@
 //! Format plugin of IBM's Granite models.
 
-use sluicegate_sdk::calls::JsonCalls;
+use sluicegate_sdk::calls::{JsonCalls, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::{Layout, Trim};
 use sluicegate_sdk::format::{Calls, Format, Plugin};
 use sluicegate_sdk::tags::TagCalls;
 use sluicegate_sdk::think::{Begins, Think};
 
-static ARRAY: JsonCalls = JsonCalls { opens: &["<|tool_call|>", "<tool_call>"], ..JsonCalls::BASE };
+static ARRAY: JsonCalls =
+    JsonCalls { opens: &["<|tool_call|>", "<tool_call>"], written: Written::Array, ..JsonCalls::BASE };
 static REPEATED: JsonCalls = JsonCalls { opens: &["<function_call>"], ..JsonCalls::BASE };
 static FUNCTION: TagCalls = TagCalls::FUNCTION;
 

@@ -1,6 +1,6 @@
 //! Kimi K2: JSON arguments behind an id, between section tokens.
 
-use sluicegate_sdk::calls::{JsonCalls, Named};
+use sluicegate_sdk::calls::{JsonCalls, Named, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
@@ -52,6 +52,11 @@ static CALLS: JsonCalls = JsonCalls {
     call_closes: &["<|tool_call_end|>"],
     header: Some(header),
     make_id: Some(make_id),
+    written: Written::Headed {
+        before: "<|tool_call_begin|>functions.",
+        after: ":#<|tool_call_argument_begin|>",
+        close: "<|tool_call_end|>",
+    },
     ..JsonCalls::BASE
 };
 

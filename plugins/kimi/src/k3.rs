@@ -2,9 +2,9 @@
 
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
-use sluicegate_sdk::format::{Calls, Format};
+use sluicegate_sdk::format::{Calls, Format, Wire};
 use sluicegate_sdk::syntax::Request;
-use sluicegate_sdk::tags::{Brackets, CallForm, ParamForm, Slot, TagCalls, Typing};
+use sluicegate_sdk::tags::{Brackets, CallForm, ParamForm, Slot, TagCalls, TagWire, Typing};
 use sluicegate_sdk::think::Think;
 
 /// The id that the next prompt names the call by.
@@ -19,6 +19,8 @@ static XTML: TagCalls = TagCalls {
     param: ParamForm::Element { tag: "argument", key: Slot::Attribute("key") },
     typing: Typing::Named("type"),
     make_id: Some(make_id),
+    entities: true,
+    wire: TagWire { attributes: " index=\"#\"", ..TagWire::BASE },
     ..TagCalls::BASE
 };
 
@@ -62,6 +64,8 @@ pub(crate) const K3: Format = Format {
         "<|close|>message<|sep|>",
         "<|close|> message <|sep|>",
     ],
+    // The frame of an answer that is empty.
+    wire: Wire { before: "<|open|>response<|sep|><|close|>response<|sep|>", after: "<|close|>message<|sep|>" },
     ..Format::BASE
 };
 

@@ -1,7 +1,7 @@
 //! Formats made of messages with headers.
 
 use sluicegate_sdk::calls::JsonCalls;
-use sluicegate_sdk::channels::{Channels, Route};
+use sluicegate_sdk::channels::{ChannelWire, Channels, Route};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
@@ -38,6 +38,16 @@ static BEAM_CHANNELS: Channels = Channels {
     route: beam_route,
     tagged: true,
     joint: "\n",
+    names_first: false,
+    // Nothing before the header shows that a call begins.
+    wire: ChannelWire {
+        reasoning: ["<|channel|>analysis<|message|>", "<|end|>"],
+        call: [" to=", "<|channel|>analysis <|constrain|>xml<|message|>"],
+        end: "<|call|>",
+        next: "<|start|>assistant",
+        trigger: "",
+        reserved: &[],
+    },
 };
 
 const BEAM: Format = Format {
@@ -75,6 +85,15 @@ static INKLING_BLOCKS: Channels = Channels {
     route: inkling_route,
     tagged: false,
     joint: "\n",
+    names_first: true,
+    wire: ChannelWire {
+        reasoning: ["<|content_thinking|>", "<|end_message|>"],
+        call: ["", "<|content_invoke_tool_json|>"],
+        end: "<|end_message|>",
+        next: "<|message_model|>",
+        trigger: "<|content_invoke_tool_json|>",
+        reserved: &[],
+    },
 };
 
 const INKLING: Format = Format {

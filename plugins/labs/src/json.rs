@@ -1,6 +1,6 @@
 //! Formats whose calls are JSON between markers.
 
-use sluicegate_sdk::calls::{JsonCalls, Named};
+use sluicegate_sdk::calls::{JsonCalls, Named, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::{Layout, Trim};
 use sluicegate_sdk::format::{Calls, Format};
@@ -12,7 +12,13 @@ const BASE: Format = Format { layout: Layout::LOOSE, ..Format::BASE };
 /// All of this file.
 pub(crate) const ALL: &[Format] = &[JSON, ERNIE45, LONGCAT, JAMBA, PHI4, INTERNLM, APERTUS, XLAM, GIGACHAT3, PLAMO3];
 
-static BARE: JsonCalls = JsonCalls { starts: &["{", "["], args_keys: &["parameters", "arguments"], ..JsonCalls::BASE };
+static BARE: JsonCalls = JsonCalls {
+    starts: &["{", "["],
+    args_keys: &["parameters", "arguments"],
+    bare_arguments: true,
+    written: Written::Array,
+    ..JsonCalls::BASE
+};
 
 const JSON: Format = Format {
     name: "json",
@@ -55,7 +61,8 @@ const LONGCAT: Format = Format {
     ..BASE
 };
 
-static JAMBA_CALLS: JsonCalls = JsonCalls { opens: &["<tool_calls>"], closes: &["</tool_calls>"], ..JsonCalls::BASE };
+static JAMBA_CALLS: JsonCalls =
+    JsonCalls { opens: &["<tool_calls>"], closes: &["</tool_calls>"], written: Written::Array, ..JsonCalls::BASE };
 
 const JAMBA: Format = Format {
     name: "jamba",
@@ -69,7 +76,7 @@ const JAMBA: Format = Format {
     ..BASE
 };
 
-static PHI_CALLS: JsonCalls = JsonCalls { opens: &["functools["], ..JsonCalls::BASE };
+static PHI_CALLS: JsonCalls = JsonCalls { opens: &["functools["], written: Written::Array, ..JsonCalls::BASE };
 
 const PHI4: Format = Format {
     name: "phi4_mini_json",
@@ -88,6 +95,7 @@ static PLUGIN_CALLS: JsonCalls = JsonCalls {
     closes: &["<|action_end|>"],
     ignored: &["<|plugin|>"],
     args_keys: &["parameters", "arguments"],
+    written_open: Some("<|action_start|>~<|plugin|>"),
     ..JsonCalls::BASE
 };
 
@@ -105,8 +113,13 @@ const INTERNLM: Format = Format {
     ..BASE
 };
 
-static APERTUS_CALLS: JsonCalls =
-    JsonCalls { opens: &["<|tools_prefix|>"], closes: &["<|tools_suffix|>"], name_is_key: true, ..JsonCalls::BASE };
+static APERTUS_CALLS: JsonCalls = JsonCalls {
+    opens: &["<|tools_prefix|>"],
+    closes: &["<|tools_suffix|>"],
+    name_is_key: true,
+    written: Written::Array,
+    ..JsonCalls::BASE
+};
 
 const APERTUS: Format = Format {
     name: "apertus",
@@ -120,6 +133,7 @@ const APERTUS: Format = Format {
         open: &["<|inner_prefix|>"],
         close: &["<|inner_suffix|>"],
         anywhere: true,
+        resumes: true,
         drop_stray_close: true,
         ..Think::TAGS
     }),
@@ -133,6 +147,8 @@ static XLAM_CALLS: JsonCalls = JsonCalls {
     starts: &["```json\n", "```\n", "["],
     closes: &["</tool_call>", "```"],
     closes_optional: true,
+    written: Written::Array,
+    written_open: Some(""),
     ..JsonCalls::BASE
 };
 
@@ -153,6 +169,7 @@ static GIGACHAT_CALLS: JsonCalls = JsonCalls {
         "<|message_sep|>function call<|role_sep|>\n",
         "<|function_call|>",
     ],
+    written: Written::Single,
     ..JsonCalls::BASE
 };
 
@@ -182,6 +199,14 @@ static PLAMO_CALLS: JsonCalls = JsonCalls {
     call_opens: &["<|plamo:begin_tool_request:plamo|>"],
     call_closes: &["<|plamo:end_tool_request:plamo|>"],
     header: Some(plamo_header),
+    written: Written::Headed {
+        before: "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
+        after: concat!(
+            "<|plamo:end_tool_name:plamo|>",
+            "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
+        ),
+        close: "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    },
     ..JsonCalls::BASE
 };
 

@@ -3,7 +3,7 @@
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
-use sluicegate_sdk::tags::{CallForm, ParamForm, TagCalls, ValueTrim};
+use sluicegate_sdk::tags::{CallForm, ParamForm, TagCalls, TagWire, ValueTrim};
 use sluicegate_sdk::think::{Begins, Think};
 
 const BASE: Format = Format { layout: Layout::LOOSE, think: Some(Think::TAGS), ..Format::BASE };
@@ -11,8 +11,9 @@ const BASE: Format = Format { layout: Layout::LOOSE, think: Some(Think::TAGS), .
 /// All of this file.
 pub(crate) const ALL: &[Format] = &[LING3, IQUEST_Q1, POOLSIDE_V1, SPARK25, K2_HORIZON];
 
-static PAIRS: TagCalls = TagCalls { blocks: &["tool_call"], ..TagCalls::BASE };
-static ONE_NEWLINE: TagCalls = TagCalls { trim: ValueTrim::OneNewline, ..PAIRS_BASE };
+static PAIRS: TagCalls = PAIRS_BASE;
+static ONE_NEWLINE: TagCalls =
+    TagCalls { trim: ValueTrim::OneNewline, wire: TagWire { name_ends: &["\n"], ..TagWire::BASE }, ..PAIRS_BASE };
 static IQUEST: TagCalls = TagCalls { blocks: &["iquest_tool_call"], ..TagCalls::BASE };
 
 const PAIRS_BASE: TagCalls = TagCalls { blocks: &["tool_call"], ..TagCalls::BASE };

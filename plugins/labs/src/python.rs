@@ -3,7 +3,7 @@
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
-use sluicegate_sdk::python::PythonCalls;
+use sluicegate_sdk::python::{PythonCalls, Written};
 use sluicegate_sdk::think::{Begins, Think};
 
 const BASE: Format = Format { layout: Layout::LOOSE, ..Format::BASE };
@@ -11,8 +11,13 @@ const BASE: Format = Format { layout: Layout::LOOSE, ..Format::BASE };
 /// All of this file.
 pub(crate) const ALL: &[Format] = &[LFM2, OLMO3, SARASHINA];
 
-static LFM2_CALLS: PythonCalls =
-    PythonCalls { opens: &["<|tool_call_start|>"], closes: &["<|tool_call_end|>"], bare: false, objects: true };
+static LFM2_CALLS: PythonCalls = PythonCalls {
+    opens: &["<|tool_call_start|>"],
+    closes: &["<|tool_call_end|>"],
+    bare: false,
+    objects: true,
+    written: Written::List,
+};
 
 const LFM2: Format = Format {
     name: "lfm2",
@@ -27,8 +32,13 @@ const LFM2: Format = Format {
     ..BASE
 };
 
-static OLMO3_CALLS: PythonCalls =
-    PythonCalls { opens: &["<function_calls>"], closes: &["</function_calls>"], bare: false, objects: false };
+static OLMO3_CALLS: PythonCalls = PythonCalls {
+    opens: &["<function_calls>"],
+    closes: &["</function_calls>"],
+    bare: false,
+    objects: false,
+    written: Written::Lines,
+};
 
 const OLMO3: Format = Format {
     name: "olmo3",
@@ -44,7 +54,7 @@ const OLMO3: Format = Format {
 };
 
 static SARASHINA_CALLS: PythonCalls =
-    PythonCalls { opens: &["<|tool_calls|>"], closes: &[], bare: false, objects: true };
+    PythonCalls { opens: &["<|tool_calls|>"], closes: &[], bare: false, objects: true, written: Written::Dicts };
 
 const SARASHINA: Format = Format {
     name: "sarashina",

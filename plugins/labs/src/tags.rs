@@ -3,7 +3,7 @@
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
-use sluicegate_sdk::tags::{CallForm, ParamForm, Slot, TagCalls, Typing, ValueTrim};
+use sluicegate_sdk::tags::{CallForm, ParamForm, Slot, TagCalls, TagWire, Typing, ValueTrim};
 use sluicegate_sdk::think::{Begins, Think};
 
 const BASE: Format = Format { layout: Layout::LOOSE, ..Format::BASE };
@@ -93,6 +93,11 @@ static STEPTML: TagCalls = TagCalls {
     prefixes: &["steptml:"],
     opens: &["<｜tool_calls_begin｜>"],
     closes: &["<｜tool_calls_end｜>"],
+    wire: TagWire {
+        lead: "<｜tool_call_begin｜>function<｜tool_sep｜>",
+        tail: "~<｜tool_call_end｜>",
+        ..TagWire::BASE
+    },
     call: CallForm::Element { tag: "invoke", name: Slot::Attribute("name") },
     param: ParamForm::Element { tag: "parameter", key: Slot::Attribute("name") },
     trim: ValueTrim::Whitespace,

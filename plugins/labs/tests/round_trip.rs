@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluicegate_laws::encode::{array, elements, function_xml, headed, objects, pairs, python, turn};
-use sluicegate_laws::talk::{Call, Limits, assert_round_trip};
+use sluicegate_laws::talk::{Call, Limits, Written, assert_round_trip};
 
 const THINK: Option<&str> = Some("</think>");
 const THINKS: Limits = Limits { reasoning: true, ..Limits::BASE };
@@ -21,17 +21,21 @@ fn json_wires() {
     let jamba = list("<tool_calls>[", "]</tool_calls>");
     assert_round_trip(&plugin, "jamba", Limits::BASE, |t| turn(t, None, jamba));
     assert_round_trip(&plugin, "phi4_mini_json", Limits::BASE, |t| turn(t, None, list("functools[", "]")));
-    let intern = object("<|action_start|> <|plugin|>\n", "<|action_end|>");
+    let keys = ["name", "parameters"];
+    let intern = |calls: &[Call]| objects(calls, "<|action_start|> <|plugin|>\n", "<|action_end|>", keys);
     assert_round_trip(&plugin, "internlm", THINKS, |t| turn(t, THINK, intern));
     let xlam = list("[TOOL_CALLS][", "]");
-    assert_round_trip(&plugin, "xlam", Limits { never: &["[TOOL_CALLS"], ..Limits::BASE }, |t| turn(t, None, xlam));
+    assert_round_trip(&plugin, "xlam", Limits { never: &["[TOOL_CALLS"], written: Written::No, ..Limits::BASE }, |t| {
+        turn(t, None, xlam)
+    });
     let apertus = |calls: &[Call]| {
         let list: Vec<String> = calls.iter().map(|c| json!({c.name.clone(): c.arguments}).to_string()).collect();
         format!("<|tools_prefix|>[{}]<|tools_suffix|>", list.join(", "))
     };
     assert_round_trip(&plugin, "apertus", THINKS, |t| turn(t, Some("<|inner_suffix|>"), apertus));
     let gigachat = |calls: &[Call]| objects(calls, "<|message_sep|>\n\nfunction call<|role_sep|>\n", "", KEYS);
-    assert_round_trip(&plugin, "gigachat3", Limits::BASE, |t| turn(t, None, gigachat));
+    let single = Limits { written: Written::One, ..Limits::BASE };
+    assert_round_trip(&plugin, "gigachat3", single, |t| turn(t, None, gigachat));
     let plamo = |calls: &[Call]| {
         let head = |_, name: &str| {
             let name = format!("<|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>");
@@ -85,7 +89,8 @@ fn tag_wires() {
     assert_round_trip(&plugin, "dots", trimmed, |t| turn(t, THINK, dots));
     let step3 = |calls: &[Call]| {
         let calls = invoke(calls, "steptml:")
-            .replace("<steptml:invoke", "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke");
+            .replace("<steptml:invoke", "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke")
+            .replace("</steptml:invoke>", "</steptml:invoke><｜tool_call_end｜>");
         format!("<｜tool_calls_begin｜>\n{calls}<｜tool_calls_end｜>")
     };
     assert_round_trip(&plugin, "step3", trimmed, |t| turn(t, THINK, step3));
@@ -93,7 +98,9 @@ fn tag_wires() {
         let call = |name: &str| format!("<function name=\"{name}\">");
         elements(calls, call, |key, _| format!("<param name=\"{key}\"><![CDATA["), ["</function>", "]]></param>"])
     };
-    assert_round_trip(&plugin, "minicpm5", Limits { never: &["]]>"], ..THINKS }, |t| turn(t, THINK, param));
+    assert_round_trip(&plugin, "minicpm5", Limits { never: &["]]>"], written: Written::No, ..THINKS }, |t| {
+        turn(t, THINK, param)
+    });
 }
 
 #[test]
@@ -137,18 +144,20 @@ fn channel_wires() {
     let plugin = format_labs::plugin();
     assert_round_trip(&plugin, "inkling", THINKS, |t| {
         let mut out = format!("<|content_thinking|>{}<|end_message|>", t.reasoning);
-        out += &format!("<|message_model|><|content_text|>{}<|end_message|>", t.content);
-        out += &objects(
-            &t.calls,
-            "<|message_model|>tool<|content_invoke_tool_json|>",
-            "<|end_message|>",
-            ["name", "args"],
-        );
+        if !t.content.is_empty() {
+            out += &format!("<|message_model|><|content_text|>{}<|end_message|>", t.content);
+        }
+        for call in &t.calls {
+            let open = format!("<|message_model|>{}<|content_invoke_tool_json|>", call.name);
+            out += &objects(std::slice::from_ref(call), &open, "<|end_message|>", ["name", "args"]);
+        }
         out
     });
     assert_round_trip(&plugin, "beam", THINKS, |t| {
         let mut out = format!("<|channel|>analysis<|message|>{}<|end|>", t.reasoning);
-        out += &format!("<|start|>assistant<|channel|>final<|message|>{}<|end|>", t.content);
+        if !t.content.is_empty() {
+            out += &format!("<|start|>assistant<|channel|>final<|message|>{}<|end|>", t.content);
+        }
         let head = |name: &str| format!("<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>");
         let param = |key: &str, _: &_| format!("<rfl:parameter name=\"{key}\">\n");
         out + &elements(&t.calls, head, param, ["<|call|>", "\n</rfl:parameter>\n"])

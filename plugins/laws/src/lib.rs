@@ -1,8 +1,13 @@
 //! Tests that every format plugin must pass, run natively: recorded cases, every chunking, generated conversations.
 
 pub mod assemble;
+pub mod bounded;
 pub mod case;
 pub mod chunking;
+pub mod constrained;
 pub mod encode;
+pub mod one;
+pub mod schema;
 pub mod talk;
 pub mod tools;
+pub mod walk;

@@ -1,15 +1,18 @@
 //! Generated conversations: random tools, nested arguments, hostile text; encoded in a format they must come back.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
-use sluicegate_sdk::config::{ParserConfig, ReasoningMode};
+use sluicegate_sdk::config::{ParserConfig, ReasoningMode, ToolChoice};
 use sluicegate_sdk::event::{FinishReason, StopCause};
 use sluicegate_sdk::format::Plugin;
 
 use crate::assemble::{Message, run};
+use crate::constrained::{Demand, governed};
+use crate::walk::Compiler;
 use crate::{chunking, tools};
 
 /// Set to a number to try that many conversations a format.
@@ -50,11 +53,25 @@ pub struct Limits {
     pub flat: bool,
     /// White space at the ends of string values survives.
     pub exact_strings: bool,
+    /// What the format's grammars have to do with this spelling.
+    pub written: Written,
+}
+
+/// What grammars have to do with a spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// They admit it.
+    Yes,
+    /// They admit it with a single call.
+    One,
+    /// It is read, but another spelling is written.
+    No,
 }
 
 impl Limits {
     /// Everything but the usual tags.
-    pub const BASE: Limits = Limits { reasoning: false, never: &[], silent: false, flat: false, exact_strings: true };
+    pub const BASE: Limits =
+        Limits { reasoning: false, never: &[], silent: false, flat: false, exact_strings: true, written: Written::Yes };
 }
 
 /// Text that has tripped parsers.
@@ -201,6 +218,7 @@ pub fn assert_round_trip(plugin: &Plugin, format: &str, limits: Limits, encode: 
     let cases = std::env::var(CASES_VARIABLE).ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let sizes = proptest::collection::vec(1usize..24, 1..12);
+    let grammars = Grammars::new(plugin, format, limits, cases);
     let result = runner.run(&(talks(limits), sizes), |(talk, sizes)| {
         let text = encode(&talk);
         let set = Arc::new(tools::digest(&talk.tools));
@@ -210,6 +228,7 @@ pub fn assert_round_trip(plugin: &Plugin, format: &str, limits: Limits, encode: 
             ..ParserConfig::default()
         };
         let parse = |chunks: &[&str]| run(plugin, &config, &set, chunks, &StopCause::Eos(None));
+        grammars.admit(&talk, &encode).map_err(TestCaseError::fail)?;
         let whole = parse(&chunking::whole(&text)).map_err(TestCaseError::fail)?;
         compare(&talk, &whole, &text).map_err(TestCaseError::fail)?;
         for chunks in [chunking::points(&text), chunking::by_sizes(&text, &sizes), chunking::sized(&text, 4)] {
@@ -221,6 +240,45 @@ pub fn assert_round_trip(plugin: &Plugin, format: &str, limits: Limits, encode: 
     });
     if let Err(error) = result {
         panic!("{format}: {error}");
+    }
+}
+
+/// Tries generated calls against the grammar that would have forced them.
+struct Grammars<'a> {
+    plugin: &'a Plugin,
+    format: &'a str,
+    limits: Limits,
+    compiler: Compiler,
+    /// How many conversations are still to be tried: compiling a grammar costs more than parsing.
+    left: Cell<u32>,
+}
+
+impl<'a> Grammars<'a> {
+    fn new(plugin: &'a Plugin, format: &'a str, limits: Limits, cases: u32) -> Grammars<'a> {
+        let left = if limits.written == Written::No { 0 } else { cases / 8 };
+        Grammars { plugin, format, limits, compiler: Compiler::default(), left: Cell::new(left) }
+    }
+
+    fn admit(&self, talk: &Talk, encode: &impl Fn(&Talk) -> String) -> Result<(), String> {
+        if talk.calls.is_empty() || self.left.get() == 0 {
+            return Ok(());
+        }
+        self.left.set(self.left.get() - 1);
+        let mut silent = Talk { content: String::new(), ..talk.clone() };
+        if self.limits.written == Written::One {
+            silent.calls.truncate(1);
+        }
+        let demand = Demand {
+            tools: talk.tools.clone(),
+            choice: ToolChoice::Required,
+            parallel: true,
+            reasoning: if self.limits.reasoning { ReasoningMode::On } else { ReasoningMode::Off },
+        };
+        let constraint = demand.constraint(self.plugin, self.format)?.ok_or("no grammar")?;
+        let text = encode(&silent);
+        let governed = governed(&constraint, &text).ok_or_else(|| format!("nothing is governed in {text:?}"))?;
+        let grammar = self.compiler.compile(&constraint.lark)?;
+        grammar.admits(governed.trim_end()).map_err(|e| format!("{e}: {governed:?}\n{}", constraint.lark))
     }
 }
 

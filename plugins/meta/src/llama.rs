@@ -1,6 +1,6 @@
 //! Llama's JSON calls: behind `<|python_tag|>`, or as the whole answer.
 
-use sluicegate_sdk::calls::JsonCalls;
+use sluicegate_sdk::calls::{JsonCalls, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
@@ -9,6 +9,7 @@ static CALLS: JsonCalls = JsonCalls {
     opens: &["<|python_tag|>"],
     starts: &["{"],
     args_keys: &["parameters", "arguments"],
+    written: Written::Row(";"),
     ..JsonCalls::BASE
 };
 

@@ -1,6 +1,6 @@
 //! Muse: messages to recipients; what goes to a tool holds ATEM elements.
 
-use sluicegate_sdk::channels::{Channels, Route};
+use sluicegate_sdk::channels::{ChannelWire, Channels, Route};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format};
@@ -43,6 +43,15 @@ static RECIPIENTS: Channels = Channels {
     route,
     tagged: false,
     joint: "\n",
+    names_first: false,
+    wire: ChannelWire {
+        reasoning: [" to=self<|message|>", "<|eom|>"],
+        call: [" to=", "<|message|>"],
+        end: "<|eom|>",
+        next: "<|start|>assistant",
+        trigger: "<atem:function_calls",
+        reserved: &["self", "user", "commentary", "developer"],
+    },
 };
 
 /// Muse Spark and Glimmer.

@@ -7,7 +7,7 @@ use sluicegate_sdk::python::PythonCalls;
 
 static BARE: PythonCalls = PythonCalls::BASE;
 static FRAMED: PythonCalls =
-    PythonCalls { opens: &["<|python_start|>"], closes: &["<|python_end|>"], bare: true, objects: false };
+    PythonCalls { opens: &["<|python_start|>"], closes: &["<|python_end|>"], ..PythonCalls::BASE };
 
 const BASE: Format =
     Format { layout: Layout::LOOSE, end_tokens: &["<|eom_id|>", "<|eot_id|>", "<|eot|>"], ..Format::BASE };

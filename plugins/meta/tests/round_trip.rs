@@ -22,12 +22,14 @@ fn generated_messages() {
     assert_round_trip(&plugin, "muse", thinks, |t| {
         let call = |name: &str| format!("<atem:invoke name=\"{name}\">\n");
         let param = |key: &str, _: &_| format!("<atem:parameter name=\"{key}\">");
-        let calls = elements(&t.calls, call, param, ["</atem:invoke>\n", "</atem:parameter>\n"]);
         let mut out = format!(" to=self<|message|>{}<|eom|>", t.reasoning);
-        out += &format!("<|start|>assistant to=user<|message|>{}<|eom|>", t.content);
-        if !t.calls.is_empty() {
-            out += "<|start|>assistant to=tools<|message|><atem:function_calls>\n";
-            out += &format!("{calls}</atem:function_calls><|eom|>");
+        if !t.content.is_empty() {
+            out += &format!("<|start|>assistant to=user<|message|>{}<|eom|>", t.content);
+        }
+        for one in &t.calls {
+            let body = elements(std::slice::from_ref(one), call, param, ["</atem:invoke>\n", "</atem:parameter>\n"]);
+            out += &format!("<|start|>assistant to={}<|message|><atem:function_calls>\n", one.name);
+            out += &format!("{body}</atem:function_calls><|eom|>");
         }
         out
     });

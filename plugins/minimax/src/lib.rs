@@ -56,6 +56,7 @@ const M2_APPEND_THINK: Format = Format {
     hints: &[],
     think: None,
     insert: "<think>",
+    no_grammar: "reasoning stays in the content, so nothing tells where calls may begin",
     layout: Layout::VERBATIM,
     ..M2
 };

@@ -1,6 +1,6 @@
 //! Format plugin of the Mistral family: `[TOOL_CALLS]` with an array or with names before their arguments.
 
-use sluicegate_sdk::calls::{JsonCalls, Named};
+use sluicegate_sdk::calls::{JsonCalls, Named, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format, Plugin};
@@ -27,6 +27,9 @@ static CALLS: JsonCalls = JsonCalls {
     closes_optional: true,
     header: Some(header),
     make_id: Some(make_id),
+    // The array of older models is read, but what is written is what the current ones write.
+    written: Written::Headed { before: "[TOOL_CALLS]", after: "[ARGS]", close: "" },
+    written_open: Some(""),
     ..JsonCalls::BASE
 };
 

@@ -1,13 +1,14 @@
 //! Format plugin of NVIDIA's Nemotron models.
 
-use sluicegate_sdk::calls::JsonCalls;
+use sluicegate_sdk::calls::{JsonCalls, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format, Plugin};
 use sluicegate_sdk::tags::TagCalls;
 use sluicegate_sdk::think::{Begins, Think};
 
-static TOOLCALL: JsonCalls = JsonCalls { opens: &["<TOOLCALL>"], closes: &["</TOOLCALL>"], ..JsonCalls::BASE };
+static TOOLCALL: JsonCalls =
+    JsonCalls { opens: &["<TOOLCALL>"], closes: &["</TOOLCALL>"], written: Written::Array, ..JsonCalls::BASE };
 static FUNCTION: TagCalls = TagCalls::FUNCTION;
 
 /// Llama-Nemotron: an array in `<TOOLCALL>`.

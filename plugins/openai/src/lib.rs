@@ -1,6 +1,6 @@
 //! Format plugin of OpenAI's open models: Harmony.
 
-use sluicegate_sdk::channels::{Channels, Route};
+use sluicegate_sdk::channels::{ChannelWire, Channels, Route};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Format, Plugin};
@@ -40,6 +40,15 @@ static HARMONY_CHANNELS: Channels = Channels {
     route,
     tagged: false,
     joint: "\n",
+    names_first: false,
+    wire: ChannelWire {
+        reasoning: ["<|channel|>analysis<|message|>", "<|end|>"],
+        call: ["<|channel|>commentary to=functions.", "~<|constrain|>json<|message|>"],
+        end: "<|call|>",
+        next: "<|start|>assistant",
+        trigger: "<|channel|>commentary to=functions.",
+        reserved: &[],
+    },
 };
 
 /// gpt-oss.

@@ -11,7 +11,9 @@ use crate::tools::JsonTypes;
 
 /// Longest function name or key.
 const MAX_WORD: usize = 256;
-/// Longest bare value, and longest string that is withheld to be decoded.
+/// Longest bare value: it is looked at again until its end has come.
+const MAX_BARE: usize = 4096;
+/// Longest string that is withheld to be decoded.
 const MAX_HELD: usize = 1 << 20;
 /// How deep values may nest.
 const MAX_DEPTH: usize = 128;
@@ -227,7 +229,7 @@ impl BraceReader {
         let container = rest.starts_with(['{', '[']);
         let word = if opens || container { 0 } else { rest.find([',', '}', ']']).unwrap_or(rest.len()) };
         if word == rest.len() {
-            return if rest.len() <= MAX_HELD { Move::Wait(0) } else { self.fail(0, out) };
+            return if rest.len() <= MAX_BARE { Move::Wait(0) } else { self.fail(0, out) };
         }
         if in_array && !std::mem::take(&mut self.first) {
             self.write(", ", out);

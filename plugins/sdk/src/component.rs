@@ -9,6 +9,7 @@ use crate::config;
 use crate::describe::{Features, Hint};
 use crate::event as native;
 use crate::format::Plugin;
+use crate::grammar as native_grammar;
 use crate::stream::Machine;
 use crate::tools as native_tools;
 
@@ -106,8 +107,25 @@ impl<E: Entry> meta::Guest for Component<E> {
 }
 
 impl<E: Entry> grammar::Guest for Component<E> {
-    fn constrain(_input: grammar::GrammarInput) -> Result<Option<grammar::Constraint>, String> {
-        Ok(None)
+    fn constrain(i: grammar::GrammarInput) -> Result<Option<grammar::Constraint>, String> {
+        let input = native_grammar::GrammarInput {
+            format: i.format,
+            tools: i.tools.into_iter().map(tool).collect(),
+            tool_choice: tool_choice(i.tool_choice),
+            parallel_tools: i.parallel_tools,
+            reasoning: reasoning(i.reasoning),
+            prompt_tail: i.prompt_tail,
+            options: i.options,
+        };
+        let constraint = |c: native_grammar::Constraint| grammar::Constraint {
+            lark: c.lark,
+            start: match c.start {
+                native_grammar::Start::Immediately => grammar::Start::Immediately,
+                native_grammar::Start::After(text) => grammar::Start::After(text),
+                native_grammar::Start::Triggered(text) => grammar::Start::Triggered(text),
+            },
+        };
+        plugin::<E>().constrain(&input).map(|c| c.map(constraint))
     }
 }
 
@@ -143,22 +161,30 @@ fn param(param: t::Param) -> native_tools::Param {
     native_tools::Param { name: param.name, accepts, required: param.required }
 }
 
+fn tool_choice(choice: t::ToolChoice) -> config::ToolChoice {
+    match choice {
+        t::ToolChoice::Auto => config::ToolChoice::Auto,
+        t::ToolChoice::None => config::ToolChoice::None,
+        t::ToolChoice::Required => config::ToolChoice::Required,
+        t::ToolChoice::Named(name) => config::ToolChoice::Named(name),
+    }
+}
+
+fn reasoning(mode: t::ReasoningMode) -> config::ReasoningMode {
+    match mode {
+        t::ReasoningMode::Auto => config::ReasoningMode::Auto,
+        t::ReasoningMode::On => config::ReasoningMode::On,
+        t::ReasoningMode::Off => config::ReasoningMode::Off,
+    }
+}
+
 fn native_config(c: parse::ParserConfig) -> config::ParserConfig {
     config::ParserConfig {
         format: c.format,
         model: c.model,
-        tool_choice: match c.tool_choice {
-            t::ToolChoice::Auto => config::ToolChoice::Auto,
-            t::ToolChoice::None => config::ToolChoice::None,
-            t::ToolChoice::Required => config::ToolChoice::Required,
-            t::ToolChoice::Named(name) => config::ToolChoice::Named(name),
-        },
+        tool_choice: tool_choice(c.tool_choice),
         parallel_tools: c.parallel_tools,
-        reasoning: match c.reasoning {
-            t::ReasoningMode::Auto => config::ReasoningMode::Auto,
-            t::ReasoningMode::On => config::ReasoningMode::On,
-            t::ReasoningMode::Off => config::ReasoningMode::Off,
-        },
+        reasoning: reasoning(c.reasoning),
         prompt_tail: c.prompt_tail,
         history_calls: c.history_calls,
         special_tokens: c.special_tokens.into_iter().map(|s| config::SpecialToken { text: s.text, id: s.id }).collect(),
@@ -235,7 +261,10 @@ fn descriptor(d: crate::describe::Descriptor) -> meta::Descriptor {
         stop_strings: d.stop_strings,
         renderer: d.renderer,
         options_schema: d.options_schema,
-        extra: "{}".to_owned(),
+        extra: match d.no_grammar.as_str() {
+            "" => "{}".to_owned(),
+            reason => serde_json::json!({"no_grammar": reason}).to_string(),
+        },
     }
 }
 

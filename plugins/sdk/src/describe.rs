@@ -59,6 +59,8 @@ pub struct Descriptor {
     pub renderer: Option<String>,
     /// JSON Schema of the options.
     pub options_schema: String,
+    /// Why calls have no grammar; empty if they have, or if there are no calls.
+    pub no_grammar: String,
 }
 
 /// Options that every format has.

@@ -165,7 +165,7 @@ impl Emitter {
 
     /// The policy for text after calls; true if the text goes on as content.
     fn text_after_calls(&mut self, text: &str) -> bool {
-        if self.after_calls == AfterCalls::Content {
+        if self.after_calls == AfterCalls::Content || self.channel == Channel::Reasoning {
             return true;
         }
         if !self.noted_after && !text.trim().is_empty() {
@@ -237,6 +237,12 @@ impl Emitter {
             self.channel = Channel::Content;
         }
         self.lead = if self.after_calls == AfterCalls::Content { Trim::Whitespace } else { Trim::Nothing };
+    }
+
+    /// Behind a block of calls, reasoning goes on.
+    pub fn resume_reasoning(&mut self) {
+        self.switch(Channel::Reasoning);
+        self.lead = Trim::Nothing;
     }
 
     /// A call begins.

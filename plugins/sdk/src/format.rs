@@ -6,8 +6,9 @@ use crate::channels::{ChannelFormat, ChannelMachine, Channels};
 use crate::config::ParserConfig;
 use crate::describe::{Descriptor, Features, Hint, OPTIONS_SCHEMA};
 use crate::emit::{AfterCalls, Layout};
+use crate::grammar::{self, Constraint, GrammarInput};
 use crate::stream::{Machine, TextFormat, TextMachine};
-use crate::syntax::Syntax;
+use crate::syntax::{Place, Syntax};
 use crate::think::Think;
 use crate::tools::ToolSet;
 use crate::{brace, calls, python, tags};
@@ -62,6 +63,19 @@ pub struct Format {
     pub insert: &'static str,
     /// Frames around text that are never shown (`<answer>`).
     pub dropped: &'static [&'static str],
+    /// What a grammar writes around the calls.
+    pub wire: Wire,
+    /// Why there is no grammar for the calls, if there is none.
+    pub no_grammar: &'static str,
+}
+
+/// What stands around the calls of a message that holds nothing else. In templates, `~` is optional white space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Template of what may stand before them.
+    pub before: &'static str,
+    /// What may stand behind them: a literal.
+    pub after: &'static str,
 }
 
 impl Format {
@@ -83,7 +97,25 @@ impl Format {
         end_tokens: &[],
         insert: "",
         dropped: &[],
+        wire: Wire { before: "", after: "" },
+        no_grammar: "",
     };
+
+    /// True if there are grammars for its calls.
+    fn has_grammar(&self) -> bool {
+        let calls = self.channels.is_some() || !matches!(self.calls, Calls::None);
+        calls && self.no_grammar.is_empty()
+    }
+
+    /// What may begin its calls anywhere in text.
+    pub(crate) fn openers(&self) -> Vec<String> {
+        self.syntax()
+            .into_iter()
+            .flat_map(|s| s.openers())
+            .filter(|o| o.place == Place::Anywhere)
+            .map(|o| o.text)
+            .collect()
+    }
 
     fn syntax(&self) -> Option<Box<dyn Syntax>> {
         match self.calls {
@@ -142,6 +174,7 @@ impl Compiled {
                 tools,
                 parallel_tools: tools,
                 special_tokens: !f.special_tokens.is_empty(),
+                grammar: f.has_grammar(),
                 ..Features::default()
             },
             hints: f.hints.to_vec(),
@@ -150,6 +183,7 @@ impl Compiled {
             stop_strings: own(f.stop_strings),
             renderer: f.renderer.map(str::to_owned),
             options_schema: OPTIONS_SCHEMA.to_owned(),
+            no_grammar: f.no_grammar.to_owned(),
         }
     }
 }
@@ -175,6 +209,18 @@ impl Plugin {
     /// The descriptors in order.
     pub fn describe(&self) -> Vec<Descriptor> {
         self.formats.iter().map(Compiled::describe).collect()
+    }
+
+    /// What the model may write, if the request demands calls or strict ones; see [`crate::grammar`].
+    ///
+    /// # Errors
+    /// The format is not one of the plugin, or the tools can't be written in it.
+    pub fn constrain(&self, input: &GrammarInput) -> Result<Option<Constraint>, String> {
+        match self.formats.iter().find(|c| c.format.name == input.format) {
+            Some(Compiled { format, .. }) if format.has_grammar() => grammar::constrain(format, input),
+            Some(_) => Ok(None),
+            None => Err(format!("format '{}' is not one of plugin '{}'", input.format, self.name)),
+        }
     }
 
     /// A parser for one message. An unknown format name passes everything through as content, with a note.

@@ -18,6 +18,7 @@ pub mod describe;
 pub mod emit;
 pub mod event;
 pub mod format;
+pub mod grammar;
 pub mod json;
 pub mod python;
 pub mod scan;

@@ -20,6 +20,8 @@ pub trait Machine: fmt::Debug {
         let _ = ids;
         self.push(text)
     }
+    /// Bytes of text that are held back, to be read again with the next delta. Bounded, so that work is linear.
+    fn held(&self) -> usize;
     /// Ends the message.
     fn finish(&mut self, cause: &StopCause) -> Tail;
 }
@@ -133,6 +135,8 @@ pub struct TextMachine {
     /// Something other than white space has been written on this channel.
     begun: bool,
     reader: Option<Box<dyn Reader>>,
+    /// The block stands in reasoning that goes on behind it.
+    resumes: bool,
     /// What a reader took and gave back: it is text, and may hold markers.
     again: Option<String>,
     held: String,
@@ -146,7 +150,7 @@ impl TextMachine {
         let channel = if inside { Channel::Reasoning } else { Channel::Content };
         let calls = !tools.is_empty() && config.tool_choice != ToolChoice::None && format.syntax.is_some();
         let out = Emitter::new(format.layout, after, channel);
-        let request = Request { tools, history_calls: config.history_calls };
+        let request = Request::new(config, tools);
         TextMachine {
             format,
             request,
@@ -154,6 +158,7 @@ impl TextMachine {
             opener,
             begun: false,
             reader: None,
+            resumes: false,
             again: None,
             held: String::new(),
             out,
@@ -214,6 +219,9 @@ impl TextMachine {
             Read::More(n) => (n, false),
             Read::Over(n) => {
                 self.reader = None;
+                if std::mem::take(&mut self.resumes) {
+                    self.out.resume_reasoning();
+                }
                 (n, true)
             }
             Read::Text(n, text) => {
@@ -324,6 +332,8 @@ impl TextMachine {
             Enter::Text => None,
             Enter::Calls(read, reader) => {
                 // What counts only at the start is a guess until its first call is certain.
+                let reasoning = self.out.channel() == Channel::Reasoning;
+                self.resumes = reasoning && self.format.think.is_some_and(|t| t.resumes);
                 if self.format.places[usize::from(id - CALLS)] == Place::Anywhere {
                     self.out.enter_calls();
                 }
@@ -361,6 +371,10 @@ impl Machine for TextMachine {
             self.keep(&input[read..]);
         }
         self.out.step()
+    }
+
+    fn held(&self) -> usize {
+        self.held.len() + self.again.as_ref().map_or(0, String::len)
     }
 
     fn finish(&mut self, cause: &StopCause) -> Tail {

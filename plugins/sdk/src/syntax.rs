@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::Emitter;
 use crate::tools::ToolSet;
 
@@ -13,6 +14,19 @@ pub struct Request {
     pub tools: Arc<ToolSet>,
     /// Tool calls already in the conversation, for ids that count them.
     pub history_calls: u32,
+    /// The function that the request wants called.
+    pub named: Option<String>,
+}
+
+impl Request {
+    /// What a parser's configuration says of the request.
+    pub fn new(config: &ParserConfig, tools: Arc<ToolSet>) -> Request {
+        let named = match &config.tool_choice {
+            ToolChoice::Named(name) => Some(name.clone()),
+            _ => None,
+        };
+        Request { tools, history_calls: config.history_calls, named }
+    }
 }
 
 /// Where an opener counts.

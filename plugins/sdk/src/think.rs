@@ -32,6 +32,8 @@ pub struct Think {
     pub drop_stray_close: bool,
     /// A block of tool calls ends reasoning.
     pub calls_end_it: bool,
+    /// A block of tool calls interrupts reasoning, which goes on behind it up to its closer.
+    pub resumes: bool,
 }
 
 impl Think {
@@ -46,6 +48,7 @@ impl Think {
         anywhere: false,
         drop_stray_close: false,
         calls_end_it: true,
+        resumes: false,
     };
 
     /// Whether generation begins inside reasoning, and whether an opener at the start counts.

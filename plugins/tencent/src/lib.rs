@@ -1,13 +1,14 @@
 //! Format plugin of Tencent's Hunyuan models.
 
-use sluicegate_sdk::calls::JsonCalls;
+use sluicegate_sdk::calls::{JsonCalls, Written};
 use sluicegate_sdk::describe::Hint;
 use sluicegate_sdk::emit::Layout;
 use sluicegate_sdk::format::{Calls, Format, Plugin};
-use sluicegate_sdk::tags::{CallForm, ParamForm, TagCalls};
+use sluicegate_sdk::tags::{CallForm, ParamForm, TagCalls, TagWire};
 use sluicegate_sdk::think::Think;
 
-static ARRAY: JsonCalls = JsonCalls { opens: &["<tool_calls>"], closes: &["</tool_calls>"], ..JsonCalls::BASE };
+static ARRAY: JsonCalls =
+    JsonCalls { opens: &["<tool_calls>"], closes: &["</tool_calls>"], written: Written::Array, ..JsonCalls::BASE };
 
 /// Tags of a checkpoint may all carry a suffix; `<tool_sep>` is V3's, V4 leaves it out.
 static PAIRS: TagCalls = TagCalls {
@@ -17,6 +18,7 @@ static PAIRS: TagCalls = TagCalls {
     call: CallForm::Leading { ends: &["\n"] },
     param: ParamForm::Pair { key: "arg_key", kind: None, value: "arg_value" },
     ignored: &["tool_sep"],
+    wire: TagWire { name_ends: &["<tool_sep>~", "~"], ..TagWire::BASE },
     ..TagCalls::BASE
 };
 

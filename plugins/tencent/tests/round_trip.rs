@@ -1,7 +1,7 @@
 //! Generated conversations in the Hunyuan wires come back whole.
 
 use sluicegate_laws::encode::{array, pairs, turn};
-use sluicegate_laws::talk::{Limits, assert_round_trip};
+use sluicegate_laws::talk::{Limits, Written, assert_round_trip};
 
 const THINK: Option<&str> = Some("</think>");
 const THINKS: Limits = Limits { reasoning: true, ..Limits::BASE };
@@ -19,6 +19,6 @@ fn generated_conversations() {
             .iter()
             .fold(v4(calls), |text, tag| text.replace(&format!("{tag}>"), &format!("{tag}:6124c78e>")))
     };
-    let clean = Limits { never: &["tool_call", "arg_key", "arg_value"], ..THINKS };
+    let clean = Limits { never: &["tool_call", "arg_key", "arg_value"], written: Written::No, ..THINKS };
     assert_round_trip(&plugin, "hunyuan", clean, |t| turn(t, Some("</think:6124c78e>"), suffixed));
 }

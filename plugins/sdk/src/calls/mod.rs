@@ -46,12 +46,44 @@ pub struct JsonCalls {
     pub make_id: Option<IdRule>,
     /// Each object has one key, the function's name, and its value is the arguments.
     pub name_is_key: bool,
+    /// Name and arguments may stand in an object of their own, under the key `function`.
+    pub nested: bool,
+    /// If the request names the function, a bare object that is no call is its arguments.
+    pub bare_arguments: bool,
     /// Calls are a header and then the arguments object. See [`JsonCalls::call_opens`].
     pub header: Option<HeaderRule>,
     /// Literals before a header. None: a header stands right behind a block's opener.
     pub call_opens: &'static [&'static str],
     /// Literals behind a call with a header.
     pub call_closes: &'static [&'static str],
+    /// How a grammar writes them.
+    pub written: Written,
+    /// What a grammar writes as opener instead of the first of `opens`: a template, see [`Written`].
+    pub written_open: Option<&'static str>,
+}
+
+/// How the calls of a JSON format are written, of all the ways in which they are read. In templates, `~` is optional
+/// white space and `#` a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Each object in a block of its own.
+    Blocks,
+    /// One block with one object, never more.
+    Single,
+    /// One block, objects with this between them.
+    Row(&'static str),
+    /// One block with an array.
+    Array,
+    /// One block; each call is a header and its arguments. The templates stand around the function's name and behind
+    /// the arguments.
+    Headed {
+        /// Before the name.
+        before: &'static str,
+        /// Between the name and the arguments.
+        after: &'static str,
+        /// Behind the arguments.
+        close: &'static str,
+    },
 }
 
 impl JsonCalls {
@@ -77,9 +109,13 @@ impl JsonCalls {
         id_key: None,
         make_id: None,
         name_is_key: false,
+        nested: false,
+        bare_arguments: false,
         header: None,
         call_opens: &[],
         call_closes: &[],
+        written: Written::Blocks,
+        written_open: None,
     };
 }
 

@@ -18,6 +18,8 @@ enum State {
     Colon,
     Value(Checker),
     After,
+    /// The whole object is the arguments of the function that the request names.
+    Bare(Checker),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ enum Slot {
     Name,
     Args,
     Id,
+    /// An object that holds the call.
+    Nested,
     Other,
 }
 
@@ -62,6 +66,8 @@ pub(crate) struct Object {
     name: Option<String>,
     id: Option<String>,
     args: Args,
+    /// In the object that holds the call.
+    inside: bool,
 }
 
 impl Object {
@@ -75,6 +81,7 @@ impl Object {
             name: None,
             id: None,
             args: Args::None,
+            inside: false,
         }
     }
 
@@ -88,19 +95,34 @@ impl Object {
         while at < text.len() {
             let rest = &text[at..];
             let moved = match self.state {
-                State::KeyText(_) => self.key_text(rest),
+                State::KeyText(_) => self.key_text(rest, request, out),
                 State::Value(_) => self.value(rest, request, out),
+                State::Bare(_) => match self.bare(rest, out) {
+                    Outcome::Done(n) => return Outcome::Done(at + n),
+                    Outcome::Bad(n) => return Outcome::Bad(at + n),
+                    Outcome::More => return Outcome::More,
+                },
                 _ => {
                     let byte = rest.as_bytes()[0];
                     if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
                         at += 1;
                         continue;
                     }
+                    if byte == b'}' && self.inside && matches!(self.state, State::Key | State::After) {
+                        self.inside = false;
+                        self.state = State::After;
+                        at += 1;
+                        continue;
+                    }
+                    if byte == b'}' && matches!(self.state, State::Key) && self.is_bare("", request) {
+                        self.begin_bare("}", request, out);
+                        return Outcome::Done(at + 1);
+                    }
                     if byte == b'}' && matches!(self.state, State::Key | State::After) {
                         let ended = self.end(request, out);
                         return if ended { Outcome::Done(at + 1) } else { Outcome::Bad(at + 1) };
                     }
-                    self.structure(byte, rest)
+                    self.structure(byte, rest, request, out)
                 }
             };
             match moved {
@@ -111,7 +133,7 @@ impl Object {
         Outcome::More
     }
 
-    fn structure(&mut self, byte: u8, rest: &str) -> Option<usize> {
+    fn structure(&mut self, byte: u8, rest: &str, request: &Request, out: &mut Emitter) -> Option<usize> {
         self.state = match (&self.state, byte) {
             (State::Open, b'{') | (State::After, b',') => State::Key,
             (State::Key, b'"') => {
@@ -125,12 +147,50 @@ impl Object {
             _ => return None,
         };
         if matches!(self.state, State::KeyText(_)) {
-            return self.key_text(rest);
+            return self.key_text(rest, request, out);
         }
         Some(1)
     }
 
-    fn key_text(&mut self, rest: &str) -> Option<usize> {
+    /// Whether the object that begins with `key` is the arguments of the function that the request names.
+    fn is_bare(&self, key: &str, request: &Request) -> bool {
+        let fresh = self.guess && self.name.is_none() && self.args == Args::None && self.id.is_none();
+        let Some(named) = request.named.as_deref().filter(|_| fresh && self.spec.bare_arguments) else { return false };
+        let declared = request.tools.get(named).is_some_and(|t| t.params.is_empty() || t.param(key).is_some());
+        !self.spec.name_keys.contains(&key) && (key.is_empty() || declared)
+    }
+
+    /// Announces the named function; `text` is what of its arguments follows the opening brace.
+    fn begin_bare(&mut self, text: &str, request: &Request, out: &mut Emitter) {
+        self.name = request.named.clone();
+        self.announce(request, out);
+        self.args = Args::Streaming { done: text == "}" };
+        out.args("{");
+        if text == "}" {
+            out.args("}");
+            out.end();
+            return;
+        }
+        let mut checker = Checker::default();
+        let mut seen = String::new();
+        checker.feed("{", &mut seen);
+        out.args_with(|args| checker.feed(text, args));
+        self.state = State::Bare(checker);
+    }
+
+    fn bare(&mut self, rest: &str, out: &mut Emitter) -> Outcome {
+        let State::Bare(checker) = &mut self.state else { return Outcome::Bad(0) };
+        match out.args_with(|args| checker.feed(rest, args)) {
+            Fed::More => Outcome::More,
+            Fed::Bad(n) => Outcome::Bad(n),
+            Fed::Done(n) => {
+                out.end();
+                Outcome::Done(n)
+            }
+        }
+    }
+
+    fn key_text(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Option<usize> {
         let State::KeyText(checker) = &mut self.state else { return None };
         let fed = checker.feed(rest, &mut self.word);
         if self.word.len() > MAX_WORD {
@@ -141,6 +201,11 @@ impl Object {
             Fed::Bad(_) => None,
             Fed::Done(n) => {
                 let key = json::decode(&self.word)?;
+                if self.is_bare(&key, request) {
+                    let word = std::mem::take(&mut self.word);
+                    self.begin_bare(&word, request, out);
+                    return Some(n);
+                }
                 let among = |keys: &[&str]| keys.contains(&key.as_str());
                 self.slot = if self.spec.name_is_key {
                     if self.name.is_some() {
@@ -152,6 +217,8 @@ impl Object {
                     Slot::Name
                 } else if among(self.spec.args_keys) && self.args == Args::None {
                     Slot::Args
+                } else if self.spec.nested && !self.inside && key == "function" {
+                    Slot::Nested
                 } else if self.spec.id_key == Some(key.as_str()) {
                     Slot::Id
                 } else if self.guess && self.name.is_none() && self.args == Args::None && key != "type" {
@@ -177,6 +244,18 @@ impl Object {
                 self.announce(request, out);
                 self.args = Args::Streaming { done: false };
             }
+        }
+        if self.slot == Slot::Nested && self.word.is_empty() {
+            let body = rest.trim_start();
+            if body.len() < rest.len() {
+                return Some(rest.len() - body.len());
+            }
+            if body.starts_with('{') {
+                self.inside = true;
+                self.state = State::Key;
+                return Some(1);
+            }
+            self.slot = Slot::Other;
         }
         let State::Value(checker) = &mut self.state else { return None };
         let streaming = self.slot == Slot::Args && self.args == Args::Streaming { done: false };
@@ -234,7 +313,7 @@ impl Object {
                 self.name.as_ref()?;
             }
             Slot::Id => self.id = Some(json::decode(word).unwrap_or_else(|| word.to_owned())),
-            Slot::Other => {}
+            Slot::Nested | Slot::Other => {}
         }
         Some(())
     }

@@ -23,11 +23,25 @@ pub struct PythonCalls {
     pub bare: bool,
     /// Inside markers, objects with a name and arguments count too, as JSON or as Python dicts.
     pub objects: bool,
+    /// How a grammar writes them.
+    pub written: Written,
+}
+
+/// How the calls of a Python format are written, of all the ways in which they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// `[f(a=1), g()]`.
+    List,
+    /// One call a line.
+    Lines,
+    /// A list of dicts with `name` and `arguments`.
+    Dicts,
 }
 
 impl PythonCalls {
     /// A bare list.
-    pub const BASE: PythonCalls = PythonCalls { opens: &[], closes: &[], bare: true, objects: false };
+    pub const BASE: PythonCalls =
+        PythonCalls { opens: &[], closes: &[], bare: true, objects: false, written: Written::List };
 }
 
 /// Longest beginning of a bare list that is looked at: bracket, name, parenthesis.

@@ -1,5 +1,7 @@
 //! Looking past a tag: what an element encloses, and whether a closer is one.
 
+use std::borrow::Cow;
+
 use super::lexer::{Lex, Role};
 use super::{CLOSE, Shared};
 use crate::scan::Hit;
@@ -17,6 +19,15 @@ pub(super) enum Enclosed<'a> {
 }
 
 impl Shared {
+    /// A name or key as an attribute writes it.
+    pub(super) fn written_name<'a>(&self, name: Option<&'a str>) -> Cow<'a, str> {
+        let name = name.unwrap_or_default();
+        match self.spec.entities && name.contains('&') {
+            true => Cow::Owned(name.replace("&quot;", "\"").replace("&amp;", "&")),
+            false => Cow::Borrowed(name),
+        }
+    }
+
     /// Reads text up to the closer of `role`.
     pub(super) fn enclosed<'a>(&self, rest: &'a str, role: Role, last: bool) -> Enclosed<'a> {
         match self.tags.find(rest, last) {

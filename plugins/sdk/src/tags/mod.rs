@@ -15,6 +15,7 @@ use crate::scan::Markers;
 use crate::syntax::{Enter, IdRule, Opener, Place, Reader, Request, Syntax};
 use lexer::{Lex, Lexer, Role};
 use reader::TagReader;
+pub(crate) use tree::types as schema_types;
 
 /// Where an element carries its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,34 @@ pub struct TagCalls {
     pub rename: Option<fn(&str, &Request) -> String>,
     /// Literals inside a block that carry no meaning and end a [`CallForm::Leading`] name (`<tool_sep>`).
     pub ignored: &'static [&'static str],
+    /// Attributes are written with `&quot;` and `&amp;`.
+    pub entities: bool,
+    /// How a grammar writes them.
+    pub wire: TagWire,
+}
+
+/// How tagged calls are written, of all the ways in which they are read. In templates, `~` is optional white space and
+/// `#` a number.
+#[derive(Clone, Copy, Debug)]
+pub struct TagWire {
+    /// A block holds one call; several calls are several blocks.
+    pub one_a_block: bool,
+    /// The prefix of every tag, if it is not the first of [`TagCalls::prefixes`].
+    pub prefix: Option<&'static str>,
+    /// Template before a call's tag.
+    pub lead: &'static str,
+    /// Template behind a call's closer.
+    pub tail: &'static str,
+    /// Templates of which one stands behind the name of a [`CallForm::Leading`] call.
+    pub name_ends: &'static [&'static str],
+    /// Template of more attributes of a call's tag.
+    pub attributes: &'static str,
+}
+
+impl TagWire {
+    /// All calls in one block, nothing around them.
+    pub const BASE: TagWire =
+        TagWire { one_a_block: false, prefix: None, lead: "", tail: "", name_ends: &["~"], attributes: "" };
 }
 
 impl TagCalls {
@@ -155,6 +184,7 @@ impl TagCalls {
         call: CallForm::Element { tag: "function", name: Slot::Equals },
         param: ParamForm::Element { tag: "parameter", key: Slot::Equals },
         trim: ValueTrim::OneNewline,
+        wire: TagWire { one_a_block: true, ..TagWire::BASE },
         ..TagCalls::BASE
     };
 
@@ -179,7 +209,53 @@ impl TagCalls {
         make_id: None,
         rename: None,
         ignored: &[],
+        entities: false,
+        wire: TagWire::BASE,
     };
+
+    /// The prefix that a grammar writes.
+    pub(crate) fn written_prefix(&self) -> &'static str {
+        self.wire.prefix.or(self.prefixes.first().copied()).unwrap_or_default()
+    }
+
+    /// What a block, or a call without one, is written to begin with.
+    pub(crate) fn trigger(&self) -> Option<String> {
+        let call = match self.call {
+            CallForm::Element { tag, .. } => Some(tag),
+            CallForm::Leading { .. } => self.blocks.first().copied(),
+        };
+        let outer = match self.call {
+            CallForm::Element { .. } => self.blocks.first(),
+            CallForm::Leading { .. } => self.outer.first(),
+        };
+        let tag = |name: &str| format!("{}{}{name}", self.brackets.open, self.written_prefix());
+        match (outer, self.opens.first(), call) {
+            (Some(name), ..) => Some(tag(name)),
+            (None, Some(open), _) => Some((*open).to_owned()),
+            (None, None, name) => name.map(tag),
+        }
+    }
+
+    /// Names of the elements whose closers end a value.
+    pub(crate) fn closing_names(&self) -> Vec<&'static str> {
+        let value = match self.param {
+            ParamForm::Element { tag, .. } => Some(tag),
+            ParamForm::Pair { value, .. } => Some(value),
+            // The values of a tree end where its tags say.
+            ParamForm::Tree => None,
+        };
+        let call = match self.call {
+            CallForm::Element { tag, .. } => Some(tag),
+            CallForm::Leading { .. } => None,
+        };
+        value.into_iter().chain(call).collect()
+    }
+
+    /// How a tag may begin. A prefix marks every tag, so it alone is worth a look at what follows.
+    fn begins(&self, bracket: &str, tag: &str) -> Vec<String> {
+        let begin = |p: &&str| if p.is_empty() { format!("{bracket}{tag}") } else { format!("{bracket}{p}") };
+        self.prefixes.iter().map(begin).collect()
+    }
 }
 
 /// What the readers of one format share.
@@ -214,29 +290,14 @@ impl TagSyntax {
             tags.push((close, TAG));
         }
         tags.extend(spec.closes.iter().map(|text| (*text, CLOSE)));
-        let value = match spec.param {
-            ParamForm::Element { tag, .. } => tag,
-            ParamForm::Pair { value, .. } => value,
-            ParamForm::Tree => "",
-        };
         let call = match spec.call {
             CallForm::Element { tag, .. } => Some(tag),
             CallForm::Leading { .. } => None,
         };
-        // A prefix marks every tag, so it alone is worth a look at what follows.
-        let begins = |bracket: &str, tag: &str| -> Vec<String> {
-            let begin = |p: &&str| if p.is_empty() { format!("{bracket}{tag}") } else { format!("{bracket}{p}") };
-            spec.prefixes.iter().map(begin).collect()
-        };
-        let closers = Some(value)
-            .filter(|v| !v.is_empty())
-            .into_iter()
-            .chain(call)
-            .flat_map(|tag| begins(close, tag))
-            .map(|text| (text, TAG));
+        let closers = spec.closing_names().into_iter().flat_map(|tag| spec.begins(close, tag)).map(|text| (text, TAG));
         let mut openers: Vec<Opener> = Vec::new();
         let calls = call.filter(|_| spec.bare || (spec.blocks.is_empty() && spec.opens.is_empty()));
-        let tagged = spec.outer.iter().chain(spec.blocks).copied().chain(calls).flat_map(|tag| begins(open, tag));
+        let tagged = spec.outer.iter().chain(spec.blocks).copied().chain(calls).flat_map(|tag| spec.begins(open, tag));
         for text in spec.opens.iter().map(|text| (*text).to_owned()).chain(tagged) {
             let opener = Opener { text, place: Place::Anywhere };
             if !openers.contains(&opener) {

@@ -10,11 +10,11 @@ use super::{CLOSE, CallForm, ParamForm, Shared};
 use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::Checker;
-use crate::scan::Hit;
+use crate::scan::{Hit, Markers};
 use crate::syntax::{Read, Reader, Request};
 
 /// How JSON objects inside a block name their parts.
-static OBJECT: JsonCalls = JsonCalls::BASE;
+static OBJECT: JsonCalls = JsonCalls { nested: true, ..JsonCalls::BASE };
 /// How much of a call's raw text is kept for reports.
 const MAX_RAW: usize = 4096;
 
@@ -59,6 +59,8 @@ pub(super) struct TagReader {
     pub(super) cdata: Cdata,
     /// The name that a header outside the text gave.
     header: Option<String>,
+    /// The closer of the element being read, where only its own ends it: a text parameter of a tree.
+    leaf: Option<Markers>,
 }
 
 /// Whether a value stands in a CDATA section.
@@ -81,6 +83,7 @@ impl TagReader {
             raw: String::new(),
             cdata: Cdata::No,
             header: None,
+            leaf: None,
         }
     }
 
@@ -160,13 +163,13 @@ impl TagReader {
         let shared = Arc::clone(&self.shared);
         let tag = match shared.lexer.lex(rest, last) {
             Lex::Partial => return Move::Wait(0),
-            Lex::Not => return self.unknown_tag(rest, out),
+            Lex::Not => return self.unknown_tag(rest, request, out),
             Lex::Tag(tag) => tag,
         };
         match (tag.role, tag.closing) {
             (Role::Call, false) => {
                 self.end_call(out);
-                self.start_call(tag.name.unwrap_or_default(), request, out);
+                self.start_call(&shared.written_name(tag.name), request, out);
                 if tag.self_closing {
                     self.end_call(out);
                     return self.after_call(tag.len);
@@ -193,12 +196,20 @@ impl TagReader {
     }
 
     /// What begins like a tag but is none of the format's: a parameter where any element is one, noise elsewhere.
-    fn unknown_tag(&mut self, rest: &str, out: &mut Emitter) -> Move {
+    fn unknown_tag(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Move {
         let brackets = self.shared.spec.brackets;
         let tree = matches!(self.shared.spec.param, ParamForm::Tree) && matches!(self.state, State::Body);
         match opening(brackets, rest).filter(|_| tree) {
             Some(None) => Move::Wait(0),
             Some(Some((key, read))) => {
+                let name = self.call.as_ref().map_or("", |c| &c.name);
+                let typed = request.tools.accepts(name, key);
+                if !typed.is_empty() && typed.only_text() {
+                    let close = format!("{}{key}{}", brackets.close, brackets.end);
+                    self.leaf = Some(Markers::new([(close, 0)]));
+                    self.begin_value(key, None, request, out);
+                    return Move::Go(read);
+                }
                 if let Some(call) = self.call.as_mut() {
                     if call.keys.iter().any(|k| k == key) {
                         out.note("a parameter came twice; the first one stands");
@@ -248,7 +259,8 @@ impl TagReader {
     }
 
     fn open_value(&mut self, tag: &Tag<'_>, request: &Request, out: &mut Emitter) {
-        self.begin_value(tag.name.unwrap_or_default(), tag.typed, request, out);
+        let key = self.shared.written_name(tag.name).into_owned();
+        self.begin_value(&key, tag.typed, request, out);
         if tag.self_closing {
             self.close_value(out);
         }
@@ -256,6 +268,9 @@ impl TagReader {
 
     /// Reads a value up to its closer. A closer counts only if the format's next tag follows; otherwise it is data.
     fn value(&mut self, rest: &str, last: bool, out: &mut Emitter) -> Move {
+        if self.leaf.is_some() {
+            return self.leaf(rest, out);
+        }
         let shared = Arc::clone(&self.shared);
         let (text, then) = match shared.closers.find(rest, false) {
             Hit::Text => (rest, Move::Go(rest.len())),
@@ -274,6 +289,27 @@ impl TagReader {
         let State::Value(value) = &mut self.state else { return then };
         if !value.feed(text, out) {
             self.fail(out);
+        }
+        then
+    }
+
+    /// Reads the text of an element that only its own closer ends.
+    fn leaf(&mut self, rest: &str, out: &mut Emitter) -> Move {
+        let hit = self.leaf.as_ref().map_or(Hit::Text, |close| close.find(rest, false));
+        let (text, then, over) = match hit {
+            Hit::Text => (rest, Move::Go(rest.len()), false),
+            Hit::Partial { at } => (&rest[..at], Move::Wait(at), false),
+            Hit::Marker { at, len, .. } => (&rest[..at], Move::Go(at + len), true),
+        };
+        if let State::Value(value) = &mut self.state
+            && !value.feed(text, out)
+        {
+            self.fail(out);
+        } else if over {
+            self.close_value(out);
+        }
+        if over {
+            self.leaf = None;
         }
         then
     }
@@ -316,6 +352,10 @@ impl Reader for TagReader {
     }
 
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {
+        // A call that a header named, without any body.
+        if stopped {
+            self.announce(request, out);
+        }
         let complete =
             matches!(self.state, State::Body) && self.call.as_ref().is_some_and(|c| c.has_required(&request.tools));
         if stopped && complete {

@@ -131,7 +131,7 @@ impl Tree {
 impl Node {
     fn write(&self, schema: Option<&Value>, root: &Value, out: &mut String) {
         let schema = schema.map(|s| resolve(s, root));
-        let accepts = schema.map_or(JsonTypes::empty(), |s| types(s, root, 0));
+        let accepts = schema.map_or(JsonTypes::empty(), |s| types(s, root));
         if self.children.is_empty() {
             out.push_str(&self.leaf(accepts));
             return;
@@ -202,7 +202,11 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
 }
 
 /// All types that a schema accepts.
-fn types(schema: &Value, root: &Value, depth: usize) -> JsonTypes {
+pub(crate) fn types(schema: &Value, root: &Value) -> JsonTypes {
+    types_at(resolve(schema, root), root, 0)
+}
+
+fn types_at(schema: &Value, root: &Value, depth: usize) -> JsonTypes {
     let named = match schema.get("type") {
         Some(Value::String(name)) => JsonTypes::from_name(name),
         Some(Value::Array(names)) => {
@@ -214,5 +218,5 @@ fn types(schema: &Value, root: &Value, depth: usize) -> JsonTypes {
         return named;
     }
     let parts = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
-    parts.fold(named, |all, part| all | types(resolve(part, root), root, depth + 1))
+    parts.fold(named, |all, part| all | types_at(resolve(part, root), root, depth + 1))
 }

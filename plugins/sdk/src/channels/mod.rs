@@ -1,5 +1,9 @@
 //! The channel framer: output as a row of messages, each with a header that says where its body goes.
 
+mod spec;
+
+pub use spec::{ChannelWire, Channels, Route, RouteRule};
+
 use std::sync::Arc;
 
 use crate::config::{ParserConfig, ToolChoice};
@@ -13,47 +17,6 @@ use crate::tools::ToolSet;
 
 /// Longest header.
 const MAX_HEADER: usize = 1024;
-
-/// Where a body goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// To the user.
-    Content,
-    /// To the reasoning.
-    Reasoning,
-    /// Nowhere.
-    Ignore,
-    /// The body is the arguments of this call: function and id.
-    Call(String, Option<String>),
-    /// The body holds calls that the format's tool syntax reads.
-    Calls,
-}
-
-/// Reads a header. `text` is what stands before the literal that begins the body, and `body` is that literal's place in
-/// [`Channels::bodies`].
-pub type RouteRule = fn(text: &str, body: usize, request: &Request) -> Route;
-
-/// A format made of messages with headers.
-#[derive(Clone, Copy, Debug)]
-pub struct Channels {
-    /// Literals that begin a header.
-    pub starts: &'static [&'static str],
-    /// Literals that end a header and begin the body.
-    pub bodies: &'static [&'static str],
-    /// Literals that end a body.
-    pub ends: &'static [&'static str],
-    /// Literals that mean nothing between messages.
-    pub ignored: &'static [&'static str],
-    /// How the output begins when the prompt already wrote the header's start. Text that begins otherwise, and not
-    /// with one of the literals above, is content.
-    pub headers: &'static [&'static str],
-    /// See [`RouteRule`].
-    pub route: RouteRule,
-    /// The arguments of a [`Route::Call`] are not one JSON object but what the tool syntax reads.
-    pub tagged: bool,
-    /// Written between two bodies of the same channel.
-    pub joint: &'static str,
-}
 
 const START: u16 = 0;
 const END: u16 = 1;
@@ -137,7 +100,7 @@ impl ChannelMachine {
     /// A parser for one message.
     pub fn new(format: Arc<ChannelFormat>, config: &ParserConfig, tools: Arc<ToolSet>, layout: Layout) -> Self {
         let calls = !tools.is_empty() && config.tool_choice != ToolChoice::None;
-        let request = Request { tools, history_calls: config.history_calls };
+        let request = Request::new(config, tools);
         // What follows a call has a header of its own, so it is never stray text.
         let out = Emitter::new(layout, AfterCalls::Content, Channel::Content);
         ChannelMachine { format, request, calls, state: State::Begin, used: [false; 2], held: String::new(), out }
@@ -175,9 +138,25 @@ impl ChannelMachine {
         match self.format.first.find_here(rest, last) {
             Hit::Partial { .. } => return (0, false),
             Hit::Marker { .. } => self.state = State::Header,
+            Hit::Text if self.calls && self.format.spec.names_first => match self.begins_with_name(rest, last) {
+                None => return (0, false),
+                Some(true) => self.state = State::Header,
+                Some(false) => self.open(Route::Content),
+            },
             Hit::Text => self.open(Route::Content),
         }
         (0, true)
+    }
+
+    /// Whether a declared function's name and a body literal stand here; `None` if more text must tell.
+    fn begins_with_name(&self, rest: &str, last: bool) -> Option<bool> {
+        let at = match self.format.header.find(rest, last) {
+            Hit::Marker { at, id, .. } => return Some(id >= BODY && self.request.tools.get(&rest[..at]).is_some()),
+            Hit::Partial { at } => at,
+            Hit::Text => rest.len(),
+        };
+        let may = !last && self.request.tools.iter().any(|tool| tool.name.starts_with(&rest[..at]));
+        if may { None } else { Some(false) }
     }
 
     fn header(&mut self, rest: &str, last: bool) -> (usize, bool) {
@@ -345,6 +324,10 @@ impl Machine for ChannelMachine {
         input.drain(..read);
         self.held = input;
         self.out.step()
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
     }
 
     fn finish(&mut self, cause: &StopCause) -> Tail {

@@ -1,0 +1,19 @@
+//! Text parameters of MiniMax-M3 stream like those of every other format.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sluicegate_laws::tools::digest;
+use sluicegate_sdk::config::ParserConfig;
+use sluicegate_sdk::event::{Event, Step};
+
+#[test]
+fn text_parameters_stream() {
+    let tools = json!([{"name": "f", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}}]);
+    let config = ParserConfig { format: "minimax_m3".to_owned(), ..ParserConfig::default() };
+    let mut parser = format_minimax::plugin().parser(&config, Some(Arc::new(digest(&tools))));
+    let ns = "]<]minimax[>[";
+    parser.push(&format!("{ns}<tool_call>{ns}<invoke name=\"f\">{ns}<text>one"));
+    let Step::Events(events) = parser.push(" two") else { panic!("nothing came") };
+    assert_eq!(events, [Event::ToolArgs { index: 0, delta: " two".to_owned() }]);
+}
