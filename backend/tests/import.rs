@@ -43,6 +43,22 @@ fn nvfp4_of_a_folder_is_what_modelopt_writes() {
     }
 }
 
+/// `/dev/full` takes no byte, like a full disk.
+#[test]
+fn a_full_disk_is_said_and_the_import_goes_on_once_there_is_room() {
+    let out = tempfile::tempdir().unwrap();
+    let partial = out.path().join("model.safetensors.partial");
+    std::os::unix::fs::symlink("/dev/full", &partial).unwrap();
+    let run = || import(&golden("llama"), out.path(), Target::Nvfp4, &mut |_, _| {});
+    let error = run().unwrap_err().to_string();
+    assert!(error.contains("model.safetensors.partial: No space left on device"), "{error}");
+    assert!(error.contains("free space and run it again"), "{error}");
+    assert!(!out.path().join("config.json").exists(), "a folder without config.json is no model");
+    std::fs::remove_file(partial).unwrap();
+    run().unwrap();
+    assert!(out.path().join("config.json").exists());
+}
+
 #[test]
 fn experts_are_quantized_and_routers_are_not() {
     let out = tempfile::tempdir().unwrap();

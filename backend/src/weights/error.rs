@@ -43,7 +43,7 @@ impl fmt::Display for Problems {
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), advice(source))]
     Io {
         /// File or folder.
         path: PathBuf,
@@ -79,6 +79,16 @@ pub enum WeightsError {
         /// What is not supported, by name.
         what: String,
     },
+}
+
+/// What to do about an error of the system, where that is plain.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            "; free space and run it again: finished files are kept"
+        }
+        _ => "",
+    }
 }
 
 impl WeightsError {
