@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::grammar::Grammar;
+
 /// How the next token is chosen. Neutral values switch a filter off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
@@ -57,6 +59,8 @@ pub struct GenerateRequest {
     pub max_tokens: u32,
     /// Report the log probability of each token and of this many alternatives.
     pub logprobs: Option<u8>,
+    /// What the generated tokens must match; needs a stop id, which it admits where the text may end.
+    pub grammar: Option<Arc<dyn Grammar>>,
     /// Larger runs earlier.
     pub priority: i32,
     /// The request fails with [`FinishReason::Deadline`] when this passes.
@@ -170,6 +174,9 @@ pub enum EngineError {
         /// Blocks in the pool.
         total: usize,
     },
+    /// The request's grammar can't be followed any further: it became too complex, or it admits no token.
+    #[error("the grammar of the request cannot be followed: {0}")]
+    Grammar(String),
     /// The engine is shutting down.
     #[error("the engine is shutting down")]
     ShuttingDown,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::{Logprobs, Sampling};
+use crate::draft::Drafter;
 
 /// One per-layer cache of an architecture. KV memory, prefix cache, host tier and transfer work from this alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +38,9 @@ pub struct CacheSpec {
     pub pools: Vec<PoolSpec>,
     /// All per-sequence states.
     pub states: Vec<StateSpec>,
+    /// Rows may be computed again from an earlier token on, over what later tokens have left in the caches: drafts may
+    /// be wrong. Not so where a cache sums up tokens as it goes.
+    pub rewinds: bool,
 }
 
 impl CacheSpec {
@@ -74,7 +78,7 @@ pub struct ModelSpec {
 pub struct Capacity {
     /// KV blocks; ids are `0..blocks`.
     pub blocks: u32,
-    /// Per-sequence state slots; ids are `0..sequences`.
+    /// Per-sequence state slots, ids are `0..sequences`; also the most rows that one plan samples.
     pub sequences: u32,
     /// Most rows in one plan.
     pub rows: u32,
@@ -166,6 +170,10 @@ pub trait Executor: Send {
     /// # Errors
     /// See [`ExecError`].
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError>;
+    /// The model's own drafter, if it has drafting layers.
+    fn drafter(&self) -> Option<Box<dyn Drafter>> {
+        None
+    }
     /// Clears a state slot for a new sequence.
     fn reset_slot(&mut self, slot: u32);
     /// Copies all pools of a block out, `CacheSpec::block_bytes` long, pools in declaration order.

@@ -1,8 +1,10 @@
 //! Token ids in, token ids out: the engine. It never sees text, HTTP, tenants or a client's JSON.
 
 pub mod api;
+pub mod draft;
 pub mod engine;
 pub mod exec;
+pub mod grammar;
 pub mod inspect;
 mod kv;
 pub mod layers;

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::{Event, FinishReason, GenerateRequest, Sampling, Stage, Usage};
+use crate::draft::DraftLength;
 use crate::engine::{Live, Outlet, QueuePlace};
-use crate::exec::{SampleRow, Sampled};
+use crate::exec::{SampleRow, Sampled, TokenMask};
+use crate::grammar::Guide;
 use crate::kv::{BlockTable, Slot};
 
 /// What a sequence is in every phase: its request, its tokens so far, and its client.
@@ -30,6 +32,7 @@ pub(crate) struct Sequence {
     pub(crate) cached: Option<u32>,
     pub(crate) sampling: Arc<Sampling>,
     pub(crate) logprobs: Option<u8>,
+    guide: Option<Guide>,
     stop_ids: Vec<u32>,
     max_tokens: usize,
     announced: Option<Stage>,
@@ -46,7 +49,7 @@ pub(crate) enum Outcome {
 }
 
 impl Sequence {
-    pub(crate) fn new(request: GenerateRequest, outlet: Outlet, live: Live) -> Self {
+    pub(crate) fn new(request: GenerateRequest, outlet: Outlet, guide: Option<Guide>, live: Live) -> Self {
         Self {
             id: request.id,
             share: request.share,
@@ -60,6 +63,7 @@ impl Sequence {
             stop_ids: request.stop_ids,
             max_tokens: request.max_tokens as usize,
             logprobs: request.logprobs,
+            guide,
             announced: None,
             _live: live,
         }
@@ -73,17 +77,18 @@ impl Sequence {
         }
     }
 
-    /// Asks for the token after the last known one, drawn at row `row` of a plan.
-    pub(crate) fn sample_row(&self, row: u32) -> SampleRow {
+    /// Asks for the token after the known ones and this draft, drawn at row `row` of a plan.
+    pub(crate) fn sample_row(&self, row: u32, draft: &[u32]) -> SampleRow {
         let s = &self.sampling;
         let needs_history = s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+        let history = || self.tokens.iter().chain(draft).copied().collect();
         SampleRow {
             row,
             sampling: Arc::clone(s),
-            position: self.tokens.len() as u32,
-            history: needs_history.then(|| Arc::from(&self.tokens[..])),
+            position: (self.tokens.len() + draft.len()) as u32,
+            history: needs_history.then(history),
             prompt_len: self.prompt_len as u32,
-            mask: None,
+            mask: self.mask(),
             logprobs: self.logprobs,
         }
     }
@@ -104,6 +109,9 @@ impl Sequence {
             self.finish(FinishReason::Length, generated);
             return Outcome::Ended;
         }
+        if let Some(guide) = &mut self.guide {
+            guide.accept(drawn.id);
+        }
         Outcome::Continues
     }
 
@@ -117,6 +125,16 @@ impl Sequence {
         self.deadline.is_some_and(|d| d <= now)
     }
 
+    /// Most tokens that a draft may hold: what may still be generated, less the one that a step yields anyway, and what
+    /// the client has room for. A grammar's masks are known for one token only.
+    pub(crate) fn draft_room(&self, max_total_tokens: usize) -> usize {
+        if self.is_guided() {
+            return 0;
+        }
+        let end = (self.prompt_len + self.max_tokens).min(max_total_tokens);
+        end.saturating_sub(self.tokens.len() + 1).min(self.outlet.room().saturating_sub(1))
+    }
+
     fn finish(&self, reason: FinishReason, generated: usize) {
         let usage = Usage {
             prompt_tokens: self.prompt_len as u32,
@@ -124,6 +142,26 @@ impl Sequence {
             completion_tokens: generated as u32,
         };
         self.outlet.send(Event::Finished { reason, usage });
+    }
+
+    /// Whether a grammar decides which tokens may come.
+    pub(crate) fn is_guided(&self) -> bool {
+        self.guide.is_some()
+    }
+
+    /// Whether it is known which tokens may come next.
+    pub(crate) fn has_mask(&self) -> bool {
+        self.guide.as_ref().is_none_or(Guide::is_ready)
+    }
+
+    /// The tokens that its grammar admits next; none: any.
+    pub(crate) fn mask(&self) -> Option<TokenMask> {
+        self.guide.as_ref().and_then(Guide::mask)
+    }
+
+    /// Why its grammar can't be followed any further.
+    pub(crate) fn lost_grammar(&self) -> Option<&str> {
+        self.guide.as_ref().and_then(Guide::failure)
     }
 
     /// Whether its client reads fast enough for one more token.
@@ -221,15 +259,20 @@ impl Prefilled<Resident> {
         self.seq.announce(Stage::Decode);
         match self.seq.accept(self.first, max_total_tokens) {
             Outcome::Ended => None,
-            Outcome::Continues => {
-                let Resident { table, slot } = self.kv;
-                Some(Decoding { seq: self.seq, arrival: self.arrival, table, slot, paused_since: None })
-            }
+            Outcome::Continues => Some(Decoding::new(self.seq, self.arrival, self.kv)),
         }
     }
 }
 
-/// A sequence that grows by a token a step. Its last token is known but not yet in the KV memory.
+/// What a sequence took from a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) outcome: Outcome,
+    /// Tokens drawn for it, the stop token included.
+    pub(crate) tokens: usize,
+}
+
+/// A sequence that grows by a token a step, or by more where a draft was right. Its last token is known but not yet in the KV memory.
 #[derive(Debug)]
 pub(crate) struct Decoding {
     pub(crate) seq: Sequence,
@@ -238,9 +281,53 @@ pub(crate) struct Decoding {
     pub(crate) slot: Slot,
     /// Since when its client has been too slow.
     pub(crate) paused_since: Option<Instant>,
+    /// The mask of its next token is still being computed.
+    pub(crate) awaits_mask: bool,
+    /// Tokens guessed for the present step.
+    pub(crate) draft: Vec<u32>,
+    pub(crate) draft_length: DraftLength,
 }
 
 impl Decoding {
+    fn new(seq: Sequence, arrival: u64, kv: Resident) -> Self {
+        let Resident { table, slot } = kv;
+        Self {
+            seq,
+            arrival,
+            table,
+            slot,
+            paused_since: None,
+            awaits_mask: false,
+            draft: Vec::new(),
+            draft_length: DraftLength::default(),
+        }
+    }
+
+    /// Whether it can be in the next step.
+    pub(crate) fn can_run(&self) -> bool {
+        self.paused_since.is_none() && !self.awaits_mask
+    }
+
+    /// Takes what a step drew after its last token and after each token of its draft: as many as are right. The KV of
+    /// the wrong ones is not advanced over, so that the next step writes it again.
+    pub(crate) fn accept(&mut self, drawn: &mut impl Iterator<Item = Sampled>, max_total_tokens: usize) -> Taken {
+        let draft = std::mem::take(&mut self.draft);
+        let mut taken = Taken { outcome: Outcome::Continues, tokens: 0 };
+        let mut drawn = drawn.take(draft.len() + 1);
+        for token in drawn.by_ref() {
+            let was_right = draft.get(taken.tokens).is_some_and(|&guess| guess == token.id);
+            let upto = self.seq.tokens.len();
+            self.table.advance(&self.seq.tokens, upto);
+            taken.tokens += 1;
+            taken.outcome = self.seq.accept(token, max_total_tokens);
+            if taken.outcome == Outcome::Ended || !was_right {
+                break;
+            }
+        }
+        drawn.for_each(drop);
+        self.draft_length.learn(draft.len(), taken.tokens.saturating_sub(1));
+        taken
+    }
     /// Gives its memory back; its text so far is computed again later.
     pub(crate) fn preempt(self) -> Waiting {
         Waiting::again(self.seq, self.arrival)

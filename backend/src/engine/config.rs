@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 
+use crate::draft::Speculation;
 use crate::exec::{Capacity, Executor};
 use crate::transfer::remote::{Secret, ServeError};
 
@@ -28,6 +29,11 @@ pub struct Config {
     pub kv_offloading_bytes: usize,
     /// Only requests of the same share reuse each other's blocks, so that timing tells one tenant nothing about another.
     pub prefix_caching_per_share: bool,
+    /// Debug: compare complete KV blocks with their checksums before every step that reads them. The engine stops at the
+    /// first one that has changed.
+    pub kv_checksums: bool,
+    /// Guess tokens and check several in one step; none: one token a step. Output is the same either way.
+    pub speculation: Option<Speculation>,
     /// Weights of shares in fair queueing; a share that is not named has weight 1.
     pub share_weights: HashMap<u64, u32>,
 }
@@ -44,6 +50,8 @@ impl Default for Config {
             enable_prefix_caching: true,
             kv_offloading_bytes: 0,
             prefix_caching_per_share: false,
+            kv_checksums: false,
+            speculation: None,
             share_weights: HashMap::new(),
         }
     }
@@ -122,6 +130,9 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// Speculation that this model can't do.
+    #[error("the model cannot be decoded speculatively: {0}")]
+    Speculation(&'static str),
     /// No door for decode workers.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -144,6 +155,9 @@ impl Config {
         at_least("max_num_seqs", self.max_num_seqs, 1)?;
         at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)?;
         at_least("max_queued_requests", self.max_queued_requests, 1)?;
+        if let Some(speculation) = &self.speculation {
+            at_least("num_speculative_tokens", speculation.num_speculative_tokens, 1)?;
+        }
         at_least("stream_tokens", self.stream_tokens, 1)
     }
 }

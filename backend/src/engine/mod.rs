@@ -27,6 +27,7 @@ pub(crate) use stream::Outlet;
 
 use crate::api::{EngineError, GenerateRequest};
 use crate::exec::{Executor, ModelSpec};
+use crate::grammar::Guide;
 use crate::sequence::{Sequence, Waiting};
 use worker::Inbox;
 
@@ -89,7 +90,8 @@ impl Engine {
         }
         let place = inner.shared.enqueue(request.prompt.len())?;
         let (outlet, generation) = stream::stream(inner.stream_tokens, Arc::clone(&inner.shared));
-        let sequence = Sequence::new(request, outlet, inner.shared.live());
+        let guide = request.grammar.clone().map(|grammar| Guide::start(grammar, &inner.shared));
+        let sequence = Sequence::new(request, outlet, guide, inner.shared.live());
         if !inner.inbox.send(Waiting::new(sequence, place)) {
             return Err(inner.shared.why_lost());
         }
@@ -151,6 +153,16 @@ fn inspect(workers: &Workers, config: &Config) -> Result<(ModelSpec, Limits), St
         Workers::Remote { decode, .. } => vec![&**decode],
     };
     let model = executors[0].model();
+    if let (Some(speculation), Some(decode)) = (&config.speculation, executors.last()) {
+        if !model.cache.rewinds {
+            return Err(StartError::Speculation(
+                "its caches sum up tokens as they go, and a wrong draft can't be taken back",
+            ));
+        }
+        if speculation.drafter(*decode).is_none() {
+            return Err(StartError::Speculation("it has no drafting layers; use the method \"ngram\""));
+        }
+    }
     let mut limits = inspect_one(executors[0], config)?;
     for executor in &executors[1..] {
         if executor.model().cache != model.cache {

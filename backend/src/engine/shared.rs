@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::stats::Stats;
 use crate::api::EngineError;
+use crate::grammar::MaskPool;
 
 /// Longest wait that a refused client is told, in seconds.
 const MAX_RETRY_S: u64 = 120;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     queued_tokens: AtomicU64,
     running: AtomicUsize,
     stats: Vec<Mutex<Stats>>,
+    masks: MaskPool,
 }
 
 impl Shared {
@@ -46,6 +48,7 @@ impl Shared {
             queued_tokens: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             stats: (0..workers).map(|_| Mutex::default()).collect(),
+            masks: MaskPool::default(),
         })
     }
 
@@ -57,6 +60,11 @@ impl Shared {
     /// Makes every worker look at the world again, now or before it next sleeps.
     pub(crate) fn wake(&self) {
         self.threads.get().into_iter().flatten().for_each(Thread::unpark);
+    }
+
+    /// Where grammar masks are computed.
+    pub(crate) fn masks(&self) -> &MaskPool {
+        &self.masks
     }
 
     pub(crate) fn phase(&self) -> Phase {

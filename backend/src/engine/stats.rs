@@ -41,6 +41,12 @@ pub struct Stats {
     pub blocks_loaded_total: u64,
     /// Tokens generated.
     pub generated_tokens_total: u64,
+    /// Drafts that were checked.
+    pub spec_decode_drafts_total: u64,
+    /// Tokens in them.
+    pub spec_decode_draft_tokens_total: u64,
+    /// Of these, tokens that were right.
+    pub spec_decode_accepted_tokens_total: u64,
     /// Requests that reached their own end.
     pub finished_total: u64,
     /// Requests whose client left.
@@ -74,6 +80,9 @@ impl Stats {
         self.prompt_tokens_total += other.prompt_tokens_total;
         self.cached_tokens_total += other.cached_tokens_total;
         self.generated_tokens_total += other.generated_tokens_total;
+        self.spec_decode_drafts_total += other.spec_decode_drafts_total;
+        self.spec_decode_draft_tokens_total += other.spec_decode_draft_tokens_total;
+        self.spec_decode_accepted_tokens_total += other.spec_decode_accepted_tokens_total;
         self.finished_total += other.finished_total;
         self.aborted_total += other.aborted_total;
         self.expired_total += other.expired_total;

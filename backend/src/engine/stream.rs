@@ -97,6 +97,14 @@ impl Outlet {
         }
     }
 
+    /// Tokens that fit now.
+    pub(crate) fn room(&self) -> usize {
+        match self {
+            Self::Stream(s) => s.events.capacity().saturating_sub(RESERVED),
+            Self::Remote(_) => usize::MAX,
+        }
+    }
+
     /// Sends without blocking. Room was checked with [`Self::has_room`] or is reserved; a client that left is swept later.
     pub(crate) fn send(&self, event: Event) {
         match self {

@@ -22,6 +22,9 @@ pub(super) fn check(request: &GenerateRequest, model: &ModelSpec, limits: &Limit
     if request.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
         return invalid(format!("top_logprobs is more than {MAX_LOGPROBS}"));
     }
+    if request.grammar.is_some() && request.stop_ids.is_empty() {
+        return invalid("a grammar needs a stop id to end with, and the model has none".into());
+    }
     check_sampling(&request.sampling, model.vocab_size)?;
     let context = model.context_length as usize;
     if request.prompt.len() >= context {

@@ -5,6 +5,7 @@
 //! not complete apart.
 
 mod block;
+mod checks;
 mod hash;
 mod host;
 mod pool;
@@ -20,6 +21,7 @@ use std::rc::Rc;
 
 use crate::exec::{CacheSpec, Capacity, Executor};
 use block::{Filling, Ready};
+use checks::{Changed, Checks};
 use hash::{BlockHash, Chain};
 use host::HostTier;
 use pool::{Counts, Pool};
@@ -35,6 +37,9 @@ pub(crate) struct Memory {
     block_bytes: usize,
     reuse: bool,
     loaded: u64,
+    checks: Option<Checks>,
+    /// The first block that was found changed.
+    changed: Option<Changed>,
 }
 
 /// What a worker's memory is made of.
@@ -48,6 +53,8 @@ pub(crate) struct MemorySize {
     pub(crate) reuse: bool,
     /// Bytes of the host tier.
     pub(crate) host_bytes: usize,
+    /// Whether complete blocks are checked.
+    pub(crate) checksums: bool,
 }
 
 impl Memory {
@@ -58,13 +65,15 @@ impl Memory {
         let reuse = size.reuse && spec.states.is_empty();
         let host_blocks = if reuse { size.host_bytes / spec.block_bytes().max(1) } else { 0 };
         Self {
-            pool: Pool::new(size.capacity.blocks),
+            pool: Pool::new(size.capacity.blocks, size.checksums),
             slots: Slots::new(size.capacity.sequences.min(max_seqs)),
             host: HostTier::new(host_blocks),
             block_tokens: spec.block_tokens as usize,
             block_bytes: spec.block_bytes(),
             reuse,
             loaded: 0,
+            checks: size.checksums.then(|| Checks::new(spec.block_bytes())),
+            changed: None,
         }
     }
 
@@ -103,6 +112,37 @@ pub(crate) struct Kv<'a> {
 }
 
 impl Kv<'_> {
+    /// The device.
+    pub(crate) fn device(&mut self) -> &mut dyn Executor {
+        &mut *self.device
+    }
+
+    /// Takes the checksums of the blocks that the last step completed. Nothing may have been allocated since.
+    pub(crate) fn seal(&mut self) {
+        if let Some(checks) = &mut self.memory.checks {
+            self.memory.pool.take_completed().into_iter().for_each(|id| checks.seal(&*self.device, id));
+        }
+    }
+
+    /// Compares the complete ones among these blocks, which are about to be read, with their checksums.
+    pub(crate) fn check(&mut self, blocks: impl IntoIterator<Item = u32>) -> Result<(), Changed> {
+        if let Some(changed) = self.memory.changed {
+            return Err(changed);
+        }
+        let Some(checks) = &mut self.memory.checks else { return Ok(()) };
+        let mut blocks: Vec<u32> = blocks.into_iter().collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.into_iter().try_for_each(|id| checks.check(&*self.device, id))
+    }
+
+    /// Like [`Self::check`] for blocks that leave the device; what is found is told at the next check.
+    pub(crate) fn check_out(&mut self, table: &BlockTable) {
+        let readable = table.readable();
+        let found = self.check(readable.ids(readable.tokens()));
+        self.memory.changed = self.memory.changed.or(found.err());
+    }
+
     /// A table that begins with every block already computed for the front of `tokens`. At least one token is left to
     /// compute, because the next token is drawn from its row.
     pub(crate) fn match_prefix(&mut self, tokens: &[u32], salt: Option<u64>) -> BlockTable {
@@ -128,6 +168,7 @@ impl Kv<'_> {
         }
         table.readable().ids(filled).zip(blocks).for_each(|(id, bytes)| self.device.write_block(id, bytes));
         table.advance(tokens, filled);
+        self.seal();
         Some(table)
     }
 
@@ -181,12 +222,20 @@ impl Kv<'_> {
         let block = self.allocate()?;
         self.device.write_block(block.id(), &bytes);
         self.memory.loaded += 1;
-        Some(block.complete(Some(hash)))
+        let ready = block.complete(Some(hash));
+        self.seal();
+        Some(ready)
     }
 
     /// A block to write. If a cached one is evicted for it, its content goes to the host tier first.
     fn allocate(&mut self) -> Option<Filling> {
         let (block, evicted) = self.memory.pool.allocate()?;
+        if let Some(checks) = &mut self.memory.checks {
+            if evicted.is_some() && self.memory.changed.is_none() {
+                self.memory.changed = checks.check(&*self.device, block.id()).err();
+            }
+            checks.forget(block.id());
+        }
         if let Some(hash) = evicted.filter(|h| self.memory.host.wants(*h)) {
             let mut bytes = vec![0; self.memory.block_bytes];
             self.device.read_block(block.id(), &mut bytes);

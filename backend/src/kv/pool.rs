@@ -40,6 +40,8 @@ struct Inner {
     /// Key in `idle` of each block that is there.
     idle_since: Vec<u64>,
     clock: u64,
+    /// Blocks that became ready, if somebody wants to know.
+    completed: Option<Vec<u32>>,
 }
 
 /// The blocks of one device; clones name the same pool.
@@ -47,7 +49,8 @@ struct Inner {
 pub(crate) struct Pool(Rc<RefCell<Inner>>);
 
 impl Pool {
-    pub(crate) fn new(blocks: u32) -> Self {
+    /// A pool of free blocks. With `watch`, [`Self::take_completed`] tells which became ready.
+    pub(crate) fn new(blocks: u32, watch: bool) -> Self {
         Self(Rc::new(RefCell::new(Inner {
             states: vec![State::Free; blocks as usize],
             free: (0..blocks).rev().collect(),
@@ -55,6 +58,7 @@ impl Pool {
             idle: BTreeMap::new(),
             idle_since: vec![0; blocks as usize],
             clock: 0,
+            completed: watch.then(Vec::new),
         })))
     }
 
@@ -62,6 +66,14 @@ impl Pool {
         let p = self.0.borrow();
         let (total, free, cached) = (p.states.len(), p.free.len(), p.idle.len());
         Counts { total, free, held: total - free - cached, cached }
+    }
+
+    /// Blocks that became ready since the last call and still are.
+    pub(crate) fn take_completed(&self) -> Vec<u32> {
+        let mut p = self.0.borrow_mut();
+        let mut ids = p.completed.as_mut().map(std::mem::take).unwrap_or_default();
+        ids.retain(|id| matches!(p.states[*id as usize], State::Ready { .. }));
+        ids
     }
 
     /// A block to write: a free one, or else the least recently used cached one, whose content is named too and still
@@ -94,6 +106,9 @@ impl Pool {
         let mut p = self.0.borrow_mut();
         debug_assert_eq!(p.states[id as usize], State::Filling);
         p.states[id as usize] = State::Ready { holders: 1, published: hash };
+        if let Some(completed) = &mut p.completed {
+            completed.push(id);
+        }
         if let Some(hash) = hash {
             p.index.insert(hash, id);
         }

@@ -51,7 +51,7 @@ fn compute(table: &mut BlockTable, text: &[u32], upto: usize, contents: &mut Con
 proptest! {
     #[test]
     fn blocks_are_conserved_and_hold_what_their_hash_says(blocks in 4..24_u32, ops in ops()) {
-        let pool = Pool::new(blocks);
+        let pool = Pool::new(blocks, false);
         let mut contents: Contents = vec![None; blocks as usize];
         let mut live: Vec<(BlockTable, Vec<u32>)> = Vec::new();
         for op in ops {
@@ -101,7 +101,7 @@ proptest! {
 
 #[test]
 fn the_tail_of_an_idle_prefix_is_evicted_before_its_head() {
-    let pool = Pool::new(4);
+    let pool = Pool::new(4, false);
     let text: Vec<u32> = (0..16).collect();
     let mut table = BlockTable::new(BLOCK, Chain::new(None), true);
     assert!(table.grow(16, || Some(pool.allocate()?.0)));
@@ -116,7 +116,7 @@ fn the_tail_of_an_idle_prefix_is_evicted_before_its_head() {
 
 #[test]
 fn two_sequences_that_compute_the_same_share_one_copy() {
-    let pool = Pool::new(4);
+    let pool = Pool::new(4, false);
     let text: Vec<u32> = (0..8).collect();
     let mut tables: Vec<_> = (0..2).map(|_| BlockTable::new(BLOCK, Chain::new(None), true)).collect();
     assert!(tables.iter_mut().all(|t| t.grow(8, || Some(pool.allocate()?.0))));

@@ -96,6 +96,8 @@ impl<F: FeedForward> Decoder<F> {
                 feed: F::build(&w.feed, device)?,
             });
         }
+        // Keys and values only, a row a token.
+        setup.caches.spec.rewinds = true;
         let mut readers: Vec<_> = built.iter().map(|l| l.attention.input()).collect();
         readers.extend(built.iter().flat_map(|l| l.feed.inputs()));
         let outputs: Vec<_> = built.iter().map(|l| l.attention.output()).collect();

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::plan::PlanBuilder;
+use super::speculate::Speculator;
 use crate::exec::Sampled;
 use crate::kv::Kv;
 use crate::sequence::{Decoding, Outcome, Prefilled, Resident, Sequence, Waiting};
@@ -17,6 +18,7 @@ pub(crate) struct DecodeRole {
     /// Those that run first, best first; then the paused ones.
     running: Vec<Decoding>,
     max_total_tokens: usize,
+    speculator: Option<Speculator>,
     /// How many of `running` are in the present step: the first ones.
     planned: usize,
 }
@@ -28,15 +30,24 @@ pub(crate) struct DecodeStep {
     pub(crate) shares: Vec<u64>,
     /// Sequences that ended.
     pub(crate) ended: usize,
+    /// Drafts checked, tokens in them, and tokens that were right.
+    pub(crate) drafts: usize,
+    pub(crate) draft_tokens: usize,
+    pub(crate) accepted_tokens: usize,
 }
 
 impl DecodeRole {
-    pub(crate) fn new(max_total_tokens: usize) -> Self {
-        Self { running: Vec::new(), max_total_tokens, planned: 0 }
+    pub(crate) fn new(max_total_tokens: usize, speculator: Option<Speculator>) -> Self {
+        Self { running: Vec::new(), max_total_tokens, speculator, planned: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.running.len()
+    }
+
+    /// Whether a sequence could run if its mask were ready.
+    pub(crate) fn awaits_masks(&self) -> bool {
+        self.running.iter().any(|d| d.seq.has_room() && !d.seq.has_mask())
     }
 
     /// Sequences that the last plan left out because their client is slow.
@@ -55,7 +66,7 @@ impl DecodeRole {
         }
     }
 
-    /// Plans one row for each sequence that can run. When blocks run out, `surrender` may free some elsewhere; then the
+    /// Plans one row for each sequence that can run, and its draft. When blocks run out, `surrender` may free some elsewhere; then the
     /// sequence that matters least gives its blocks back: a paused one, else the lowest priority, else the youngest.
     pub(crate) fn plan(
         &mut self,
@@ -66,19 +77,24 @@ impl DecodeRole {
     ) -> Vec<Waiting> {
         for d in &mut self.running {
             d.paused_since = if d.seq.has_room() { None } else { d.paused_since.or(Some(now)) };
+            d.awaits_mask = !d.seq.has_mask();
         }
-        self.running.sort_by_key(|d| (d.paused_since.is_some(), Reverse(d.seq.priority), d.arrival));
+        self.running.sort_by_key(|d| (d.paused_since.is_some(), d.awaits_mask, Reverse(d.seq.priority), d.arrival));
         let mut preempted = Vec::new();
         self.planned = 0;
-        while let Some(d) = self.running.get_mut(self.planned).filter(|d| d.paused_since.is_none()) {
+        while let Some(d) = self.running.get_mut(self.planned).filter(|d| d.can_run()) {
             if kv.grow(&mut d.table, d.seq.tokens.len()) {
                 self.planned += 1;
             } else if !surrender() {
                 preempted.extend(self.running.pop().map(Decoding::preempt));
             }
         }
+        if let Some(speculator) = &mut self.speculator {
+            let spare = builder.rows_left().min(builder.samples_left()).saturating_sub(self.planned);
+            speculator.draft(&mut self.running[..self.planned], kv, spare, self.max_total_tokens);
+        }
         for d in &self.running[..self.planned] {
-            builder.push(&d.seq, &d.table, &d.slot, 1);
+            builder.push(&d.seq, (&d.table, &d.slot), 1, &d.draft);
         }
         preempted
     }
@@ -88,11 +104,14 @@ impl DecodeRole {
         let mut step = DecodeStep::default();
         let rest = self.running.split_off(self.planned);
         self.planned = 0;
-        for (mut d, token) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
-            let upto = d.seq.tokens.len();
-            d.table.advance(&d.seq.tokens, upto);
-            step.shares.push(d.seq.share);
-            match d.seq.accept(token, self.max_total_tokens) {
+        for mut d in std::mem::take(&mut self.running) {
+            let drafted = d.draft.len();
+            let taken = d.accept(drawn, self.max_total_tokens);
+            step.shares.extend(std::iter::repeat_n(d.seq.share, taken.tokens));
+            step.drafts += usize::from(drafted > 0);
+            step.draft_tokens += drafted;
+            step.accepted_tokens += taken.tokens.saturating_sub(1);
+            match taken.outcome {
                 Outcome::Continues => self.running.push(d),
                 Outcome::Ended => step.ended += 1,
             }

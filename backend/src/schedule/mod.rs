@@ -4,8 +4,10 @@ mod decode;
 mod plan;
 mod prefill;
 mod queue;
+mod speculate;
 
 pub(crate) use decode::DecodeRole;
 pub(crate) use plan::PlanBuilder;
 pub(crate) use prefill::{Admission, PrefillRole};
 pub(crate) use queue::FairQueue;
+pub(crate) use speculate::Speculator;

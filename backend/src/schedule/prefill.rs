@@ -62,7 +62,11 @@ impl PrefillRole {
             }
             let p = &self.running[i];
             let rows = p.remaining().min(self.admission.chunk).min(builder.rows_left());
-            builder.push(&p.seq, &p.table, &p.slot, rows);
+            // Drafts may have taken the places of this step's draws.
+            if rows == p.remaining() && builder.samples_left() == 0 {
+                break;
+            }
+            builder.push(&p.seq, (&p.table, &p.slot), rows, &[]);
             self.planned.push(rows);
         }
         admitted
@@ -74,7 +78,7 @@ impl PrefillRole {
         let salt_by_share = self.admission.salt_by_share;
         let mut table = None;
         let waiting = self.queue.pop_if(
-            |w| w.seq.has_room(),
+            |w| w.seq.has_room() && w.seq.has_mask(),
             |w| {
                 let mut t = kv.match_prefix(&w.seq.tokens, salt_by_share.then_some(w.seq.share));
                 let missing = kv.blocks_for(w.seq.tokens.len()) - t.len();

@@ -1,6 +1,7 @@
 //! The kinds of load under which output is compared.
 
 use crate::api::GenerateRequest;
+use crate::draft::{Method, Speculation};
 use crate::engine::Config;
 
 /// Where the two roles run.
@@ -33,6 +34,8 @@ pub struct Mode {
     pub tight: bool,
     /// Copies of the requests are aborted among them.
     pub aborts: bool,
+    /// Drafts from every match, however short, so that many are wrong. Only where the model's caches can be rewound.
+    pub drafts: bool,
 }
 
 impl Mode {
@@ -48,10 +51,17 @@ impl Mode {
             offload: false,
             tight: false,
             aborts: false,
+            drafts: false,
         }
     }
 
-    pub(super) fn config(&self, requests: &[GenerateRequest], concurrency: usize, longest_blocks: usize) -> Config {
+    pub(super) fn config(
+        &self,
+        requests: &[GenerateRequest],
+        concurrency: usize,
+        longest_blocks: usize,
+        rewinds: bool,
+    ) -> Config {
         let longest_output = requests.iter().map(|r| r.max_tokens as usize).max().unwrap_or(1);
         Config {
             max_num_seqs: if self.together { concurrency } else { 1 },
@@ -61,6 +71,11 @@ impl Mode {
             stream_tokens: longest_output + 4,
             enable_prefix_caching: self.reuse,
             kv_offloading_bytes: if self.offload { 1 << 30 } else { 0 },
+            speculation: (self.drafts && rewinds).then_some(Speculation {
+                num_speculative_tokens: 4,
+                disable_by_batch_size: 0,
+                method: Method::Ngram { prompt_lookup_min: 1, prompt_lookup_max: 3 },
+            }),
             num_blocks: if self.tight { longest_blocks + longest_blocks.div_ceil(2) + 1 } else { 0 },
             ..Config::default()
         }
@@ -81,12 +96,20 @@ pub fn modes() -> Vec<Mode> {
         Mode { name: "together, too little KV memory", tight: true, ..together },
         Mode { name: "together, too little KV memory, host tier", tight: true, reuse: true, offload: true, ..together },
         Mode { name: "together, others aborted", aborts: true, reuse: true, ..together },
+        Mode { name: "one after another, drafts", drafts: true, ..Mode::alone() },
+        Mode {
+            name: "together, drafts, prefix cache, others aborted",
+            drafts: true,
+            reuse: true,
+            aborts: true,
+            ..together
+        },
         apart,
         Mode { name: "prefill and decode apart, prefix cache, chunks of 7", reuse: true, chunk: 7, ..apart },
         Mode { name: "prefill and decode apart, others aborted", aborts: true, ..apart },
         linked,
         Mode { name: "linked by TCP, prefix cache, chunks of 7", reuse: true, chunk: 7, ..linked },
-        Mode { name: "linked by TCP, too little KV memory", tight: true, ..linked },
+        Mode { name: "linked by TCP, drafts, too little KV memory", tight: true, drafts: true, ..linked },
         Mode { name: "linked by TCP, others aborted", aborts: true, ..linked },
     ]
 }

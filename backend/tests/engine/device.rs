@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sluicegate_backend::api::Sampling;
+use sluicegate_backend::api::GenerateRequest;
+use sluicegate_backend::draft::{Drafter, Wanted};
 use sluicegate_backend::exec::{
     CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, PlanSequence, PoolSpec, SampleRow, Sampled, StateSpec,
 };
@@ -21,6 +22,8 @@ pub(crate) enum Fault {
     BadPlan(usize),
     Device(usize),
     Panic(usize),
+    /// A byte of block 0 changes.
+    Corrupt(usize),
 }
 
 pub(crate) struct HashDevice {
@@ -63,14 +66,11 @@ pub(crate) fn logits_after(tokens: &[u32], stateful: bool) -> Vec<f32> {
 }
 
 /// What a generation must yield: tokens, and whether a stop id ended it.
-pub(crate) fn expected(
-    prompt: &[u32],
-    sampling: &Sampling,
-    stop: &[u32],
-    max: usize,
-    stateful: bool,
-) -> (Vec<u32>, bool) {
-    let mut tokens = prompt.to_vec();
+pub(crate) fn expected(request: &GenerateRequest, stateful: bool) -> (Vec<u32>, bool) {
+    let GenerateRequest { prompt, sampling, stop_ids: stop, max_tokens, grammar, .. } = request;
+    let max = *max_tokens as usize;
+    let mut matcher = grammar.as_ref().map(|g| g.matcher());
+    let mut tokens = prompt.clone();
     let mut scratch = Scratch::default();
     while tokens.len() - prompt.len() < max {
         let row = SampleRow {
@@ -79,7 +79,7 @@ pub(crate) fn expected(
             position: tokens.len() as u32,
             history: Some(Arc::from(&tokens[..])),
             prompt_len: prompt.len() as u32,
-            mask: None,
+            mask: matcher.as_mut().and_then(|m| m.mask().unwrap()),
             logprobs: None,
         };
         let id = sample(&mut logits_after(&tokens, stateful), &row, &mut scratch).id;
@@ -87,6 +87,7 @@ pub(crate) fn expected(
             return (tokens.split_off(prompt.len()), true);
         }
         tokens.push(id);
+        matcher.iter_mut().for_each(|m| m.accept(id).unwrap());
     }
     (tokens.split_off(prompt.len()), false)
 }
@@ -99,6 +100,7 @@ impl HashDevice {
             block_tokens: BLOCK as u32,
             pools: vec![pool("kv", 1), pool("digest", BLOCK as u32)],
             states: stateful.then_some(state).into_iter().collect(),
+            rewinds: !stateful,
         };
         let spec =
             ModelSpec { architecture: "Hash".into(), vocab_size: VOCAB, context_length: 400, eos_ids: vec![0], cache };
@@ -194,7 +196,31 @@ fn table<'a>(plan: &'a Plan, s: &PlanSequence) -> &'a [u32] {
     &plan.block_tables[s.table as usize..(s.table + s.table_len) as usize]
 }
 
+/// Knows what greedy decoding yields, and lies every fourth time, or guesses too much, or nonsense.
+#[derive(Debug)]
+struct Liar;
+
+impl Drafter for Liar {
+    fn draft(&mut self, _: &mut dyn Executor, wanted: &[Wanted<'_>], drafts: &mut Vec<Vec<u32>>) {
+        for w in wanted {
+            let mut text = w.tokens.to_vec();
+            let mut hash = text.iter().fold(u64::from(w.slot), |h, t| mix(h, u64::from(*t)));
+            for _ in 0..w.most + 2 {
+                hash = mix(hash, 3);
+                let logits = logits_after(&text, false);
+                let best = (0..VOCAB).max_by(|a, b| logits[*a as usize].total_cmp(&logits[*b as usize])).unwrap();
+                text.push(if hash.is_multiple_of(4) { (hash >> 8) as u32 % (VOCAB + 3) } else { best });
+            }
+            drafts.push(text.split_off(w.tokens.len()));
+        }
+    }
+}
+
 impl Executor for HashDevice {
+    fn drafter(&self) -> Option<Box<dyn Drafter>> {
+        Some(Box::new(Liar))
+    }
+
     fn model(&self) -> &ModelSpec {
         &self.spec
     }
@@ -209,6 +235,7 @@ impl Executor for HashDevice {
             Some(Fault::BadPlan(at)) if at == step => return Err(ExecError::BadPlan("told to".into())),
             Some(Fault::Device(at)) if at <= step => return Err(ExecError::Device("told to".into())),
             Some(Fault::Panic(at)) if at <= step => panic!("told to"),
+            Some(Fault::Corrupt(at)) if at == step => self.rows[3] ^= 1,
             _ => {}
         }
         // A scheduler's mistake must fail the test, not only the request.

@@ -1,5 +1,6 @@
 //! Drives many generations from one thread, in an order that a seed decides.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use sluicegate_backend::engine::{Config, Engine, Generation, PrefillPeer, Prefil
 use sluicegate_backend::verify::Place;
 
 use crate::device::{HashDevice, VOCAB, expected, mix};
+use crate::grammar::Thirds;
 
 /// A reproducible source of choices.
 pub(crate) struct Dice(pub(crate) u64);
@@ -109,17 +111,26 @@ pub(crate) fn request(dice: &mut Dice) -> GenerateRequest {
         1 => Sampling { temperature: 0.9, top_p: 0.9, seed: dice.roll(1000) as u64, ..Sampling::default() },
         _ => Sampling { frequency_penalty: 0.5, repetition_penalty: 1.2, seed: 3, ..Sampling::default() },
     };
+    let stop_ids = if dice.roll(2) == 0 { vec![1, 2, 3] } else { vec![] };
     GenerateRequest {
         id: "test".into(),
         prompt,
         sampling,
-        stop_ids: if dice.roll(2) == 0 { vec![1, 2, 3] } else { vec![] },
+        stop_ids,
         max_tokens: 1 + dice.roll(40) as u32,
         logprobs: None,
+        grammar: None,
         priority: dice.roll(3) as i32,
         deadline: None,
         share: dice.roll(3) as u64,
     }
+}
+
+/// Such a request, perhaps with a grammar.
+pub(crate) fn any_request(dice: &mut Dice) -> GenerateRequest {
+    let request = request(dice);
+    let guided = !request.stop_ids.is_empty() && dice.roll(2) == 0;
+    GenerateRequest { grammar: guided.then(|| Arc::new(Thirds { slow: dice.roll(3) == 0 }) as _), ..request }
 }
 
 /// What a client has received.
@@ -156,8 +167,7 @@ impl Received {
 
     /// Panics unless this is exactly what the request yields alone.
     pub(crate) fn assert_exact(&self, request: &GenerateRequest, stateful: bool) {
-        let max = request.max_tokens as usize;
-        let (tokens, stopped) = expected(&request.prompt, &request.sampling, &request.stop_ids, max, stateful);
+        let (tokens, stopped) = expected(request, stateful);
         assert_eq!(self.tokens, tokens, "{request:?}");
         let (reason, usage) = self.end.unwrap_or_else(|| panic!("not finished: {self:?}"));
         assert_eq!(matches!(reason, FinishReason::Stop(_)), stopped);
@@ -168,8 +178,7 @@ impl Received {
 
     /// Panics unless the tokens so far are a front of what the request yields alone.
     pub(crate) fn assert_front(&self, request: &GenerateRequest, stateful: bool) {
-        let max = request.max_tokens as usize;
-        let (tokens, _) = expected(&request.prompt, &request.sampling, &request.stop_ids, max, stateful);
+        let (tokens, _) = expected(request, stateful);
         assert_eq!(self.tokens, tokens[..self.tokens.len()]);
     }
 }

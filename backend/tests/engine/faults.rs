@@ -45,6 +45,29 @@ fn a_lost_device_fails_every_request_and_refuses_new_ones() {
     }
 }
 
+/// A complete block that changes is found before a step reads it, in memory, on its way to another worker, or evicted.
+#[test]
+fn a_changed_block_stops_an_engine_that_checks() {
+    for split in [false, true] {
+        let setup = Setup { config: Config { kv_checksums: true, ..Setup::default().config }, ..Setup::default() };
+        let mut device = setup.device();
+        device.fault = Some(Fault::Corrupt(2));
+        let workers = match split {
+            false => Workers::Both(device),
+            true => Workers::Split { prefill: device, decode: setup.device() },
+        };
+        let engine: Running = Engine::start(workers, &setup.config).unwrap().into();
+        // Block 0 is the first one's, and complete after the first step.
+        let requests: Vec<_> = (0..4).map(|_| GenerateRequest { prompt: vec![9; 20], ..long(&mut Dice(8)) }).collect();
+        for r in requests {
+            let Ok(stream) = engine.submit(r) else { break };
+            finish(stream);
+        }
+        let why = engine.failure().unwrap().to_string();
+        assert!(why.contains("KV block 0 changed after it was complete"), "{why}");
+    }
+}
+
 #[test]
 fn a_refused_plan_fails_its_own_sequences_only() {
     let engine = broken(Fault::BadPlan(2), false, false);

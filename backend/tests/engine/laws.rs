@@ -6,17 +6,22 @@ use proptest::prelude::*;
 use sluicegate_backend::engine::{Config, Generation};
 use sluicegate_backend::verify::Place;
 
-use crate::drive::{Dice, Received, Setup, assert_idle, finish, poll, request};
+use crate::drive::{Dice, Received, Setup, any_request, assert_idle, finish, poll};
+use crate::speculation::speculation;
 
 /// Any engine: few or many blocks (so that sequences are preempted), short or long chunks, one device or two.
 fn setup() -> impl Strategy<Value = Setup> {
     let sizes = (26..120_u32, 1..12_u32, 12..80_u32, 1..6_usize);
     let place = prop_oneof![Just(Place::OneDevice), Just(Place::TwoDevices), Just(Place::Linked)];
     let host = prop_oneof![Just(0_usize), 1000..20_000_usize];
-    let switches = (any::<bool>(), place, any::<bool>(), any::<bool>(), host);
+    let switches = (any::<bool>(), place, any::<bool>(), any::<bool>(), host, speculation(), any::<bool>());
     let chunk = prop_oneof![Just(0_usize), 1..20_usize];
     (sizes, switches, chunk).prop_map(
-        |((blocks, seqs, rows, stream), (stateful, place, reuse, per_share, host), chunk)| Setup {
+        |(
+            (blocks, seqs, rows, stream),
+            (stateful, place, reuse, per_share, host, speculation, kv_checksums),
+            chunk,
+        )| Setup {
             blocks,
             seqs,
             rows,
@@ -30,6 +35,9 @@ fn setup() -> impl Strategy<Value = Setup> {
                 enable_prefix_caching: reuse,
                 prefix_caching_per_share: per_share,
                 kv_offloading_bytes: host,
+                kv_checksums,
+                // State that sums up tokens can't be rewound, and such an engine refuses to start.
+                speculation: speculation.filter(|_| !stateful),
                 ..Config::default()
             },
         },
@@ -44,7 +52,7 @@ proptest! {
     fn every_client_gets_what_it_would_get_alone(setup in setup(), seed in any::<u64>(), count in 1..40_usize) {
         let engine = setup.start();
         let mut dice = Dice(seed);
-        let requests: Vec<_> = (0..count).map(|_| request(&mut dice)).collect();
+        let requests: Vec<_> = (0..count).map(|_| any_request(&mut dice)).collect();
         let mut streams: Vec<_> =
             requests.iter().map(|r| (engine.submit(r.clone()).unwrap(), Received::default())).collect();
         while streams.iter().any(|s| !s.1.is_over()) {
@@ -69,7 +77,7 @@ proptest! {
         for _ in 0..turns {
             match dice.roll(10) {
                 0 | 1 => {
-                    let r = request(&mut dice);
+                    let r = any_request(&mut dice);
                     // Some clients never read.
                     let speed = [0, 1, 20][dice.roll(3)];
                     streams.push((engine.submit(r.clone()).unwrap(), Received::default(), r, speed));
@@ -99,7 +107,7 @@ proptest! {
             received.assert_exact(&r, setup.stateful);
         }
         assert_idle(&engine);
-        let probe = request(&mut dice);
+        let probe = any_request(&mut dice);
         finish(engine.submit(probe.clone()).unwrap()).assert_exact(&probe, setup.stateful);
         prop_assert!(engine.failure().is_none());
     }
@@ -115,7 +123,7 @@ fn a_storm_of_aborts_leaves_nothing() {
         let mut dice = Dice(11);
         let mut streams = Vec::new();
         for _ in 0..1000 {
-            let r = request(&mut dice);
+            let r = any_request(&mut dice);
             streams.push(engine.submit(r).unwrap());
             if streams.len() > 100 + dice.roll(150) {
                 std::thread::sleep(Duration::from_millis(dice.roll(8) as u64));
@@ -126,7 +134,7 @@ fn a_storm_of_aborts_leaves_nothing() {
         let stats = assert_idle(&engine);
         assert_eq!(stats.aborted_total + stats.finished_total, 1000);
         assert!(stats.aborted_total > 500, "{stats:?}");
-        let probe = request(&mut dice);
+        let probe = any_request(&mut dice);
         finish(engine.submit(probe.clone()).unwrap()).assert_exact(&probe, false);
     }
 }
@@ -137,7 +145,7 @@ fn small_memory_preempts_and_shared_prefixes_are_reused() {
     let setup = Setup { blocks: 40, ..Setup::default() };
     let engine = setup.start();
     let mut dice = Dice(5);
-    let requests: Vec<_> = (0..60).map(|_| request(&mut dice)).collect();
+    let requests: Vec<_> = (0..60).map(|_| any_request(&mut dice)).collect();
     let streams: Vec<_> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = streams.into_iter().map(|s| scope.spawn(|| finish(s))).collect();

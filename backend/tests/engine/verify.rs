@@ -103,6 +103,6 @@ fn each_flaw_is_found_where_it_acts() {
     };
     found(Flaw::LossyCopy, |r| r.mode.place != Place::OneDevice || r.mode.offload);
     // Too little memory keeps batches small.
-    found(Flaw::BatchSize, |r| !r.mode.tight);
+    found(Flaw::BatchSize, |r| r.mode.together && !r.mode.tight);
     found(Flaw::Chunks, |r| r.mode.chunk > 0 || r.mode.reuse);
 }

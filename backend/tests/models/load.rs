@@ -28,6 +28,7 @@ fn requests(set: &str, count: usize) -> Vec<GenerateRequest> {
                 stop_ids: Vec::new(),
                 max_tokens: 10,
                 logprobs: Some(1),
+                grammar: None,
                 priority: 0,
                 deadline: None,
                 share: i as u64 % 3,

@@ -12,6 +12,7 @@ pub(super) use start::{Inbox, serve, start};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 use super::{Shared, Stats};
 use crate::exec::{Executor, Sampled};
@@ -57,5 +58,7 @@ struct Worker {
     /// Counters; gauges are filled in when published.
     stats: Stats,
     meter: Meter,
+    /// How long the last step ran.
+    step_took: Duration,
     shared: Arc<Shared>,
 }

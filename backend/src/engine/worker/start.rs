@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::{Decode, Meter, Prefill, Worker};
 use crate::engine::{Config, Limits, Phase, PrefillPeer, Shared, StartError, Stats, Workers};
 use crate::exec::Executor;
 use crate::kv::{Memory, MemorySize};
-use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole};
+use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole, Speculator};
 use crate::sequence::Waiting;
 use crate::transfer::remote::{self, RemoteIn, RemoteOut, Secret};
 use crate::transfer::{HandOver, Inbound, Outbound, page_link};
@@ -154,7 +155,7 @@ fn both(device: Box<dyn Executor>, inbox: Receiver<Waiting>, config: Config, lim
             blocked: VecDeque::new(),
         });
         worker.decode = Some(Decode {
-            role: DecodeRole::new(limits.max_total_tokens),
+            role: decode_role(&config, limits, &*worker.device),
             inbox: None,
             arrivals: Box::new(link),
             back: None,
@@ -206,13 +207,18 @@ fn decode_worker(
     let index = usize::from(doors.back.is_some());
     let mut worker = bare(index, device, &config, (shared, false));
     worker.decode = Some(Decode {
-        role: DecodeRole::new(limits.max_total_tokens),
+        role: decode_role(&config, limits, &*worker.device),
         inbox: doors.inbox,
         arrivals: doors.arrivals,
         back: doors.back,
         returning: VecDeque::new(),
     });
     worker
+}
+
+fn decode_role(config: &Config, limits: Limits, device: &dyn Executor) -> DecodeRole {
+    let speculator = config.speculation.as_ref().and_then(|s| Speculator::new(s, device));
+    DecodeRole::new(limits.max_total_tokens, speculator)
 }
 
 fn prefill_role(config: &Config) -> PrefillRole {
@@ -235,7 +241,13 @@ fn bare(index: usize, device: Box<dyn Executor>, config: &Config, (shared, reuse
         index,
         memory: Memory::new(
             &device.model().cache,
-            MemorySize { capacity, max_seqs, reuse, host_bytes: config.kv_offloading_bytes },
+            MemorySize {
+                capacity,
+                max_seqs,
+                reuse,
+                host_bytes: config.kv_offloading_bytes,
+                checksums: config.kv_checksums,
+            },
         ),
         device,
         prefill: None,
@@ -245,6 +257,7 @@ fn bare(index: usize, device: Box<dyn Executor>, config: &Config, (shared, reuse
         drawn: Vec::new(),
         stats: Stats::default(),
         meter: Meter::default(),
+        step_took: Duration::ZERO,
         shared,
     }
 }

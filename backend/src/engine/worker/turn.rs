@@ -12,6 +12,9 @@ use crate::sequence::{Outcome, Sequence, Waiting};
 /// worker. Every event that can change that also wakes it; this bounds how late deadlines and grace times are seen.
 const NAP: Duration = Duration::from_millis(10);
 
+/// Longest time that a step waits for grammar masks; a short step waits a quarter of its own time.
+const MASK_PATIENCE: Duration = Duration::from_millis(2);
+
 impl Worker {
     /// Runs until the engine stops.
     pub(super) fn run(&mut self) {
@@ -44,14 +47,20 @@ impl Worker {
         self.receive();
         self.sweep(now);
         let moved = self.deliver(now);
+        self.await_masks();
         self.plan(now);
+        let mut kv = self.memory.on(&mut *self.device);
+        kv.check(self.builder.plan().block_tables.iter().copied()).map_err(|e| ExecError::Device(e.to_string()))?;
         if self.builder.is_empty() {
             return Ok(moved);
         }
         self.drawn.clear();
+        let began = Instant::now();
         match self.device.run(self.builder.plan(), &mut self.drawn) {
             Ok(()) => {
+                self.step_took = began.elapsed();
                 self.apply(now);
+                self.memory.on(&mut *self.device).seal();
                 Ok(true)
             }
             Err(ExecError::BadPlan(why)) => {
@@ -73,9 +82,9 @@ impl Worker {
         }
     }
 
-    /// Drops sequences whose client left or whose deadline passed, wherever they are in this worker.
+    /// Drops sequences whose client left, whose deadline passed or whose grammar is lost, wherever they are in this worker.
     fn sweep(&mut self, now: Instant) {
-        let gone = |s: &Sequence| s.outlet.is_closed() || s.is_late(now);
+        let gone = |s: &Sequence| s.outlet.is_closed() || s.is_late(now) || s.lost_grammar().is_some();
         let mut out = Vec::new();
         if let Some(p) = &mut self.prefill {
             out.extend(p.role.sweep(gone));
@@ -91,9 +100,12 @@ impl Worker {
             out.extend(left.into_iter().map(|w| w.seq));
         }
         for seq in out {
-            tracing::debug!(id = %seq.id, tokens = seq.tokens.len(), "sequence dropped: client gone or deadline passed");
+            tracing::debug!(id = %seq.id, tokens = seq.tokens.len(), "sequence dropped: client gone, deadline passed or grammar lost");
             if seq.outlet.is_closed() {
                 self.stats.aborted_total += 1;
+            } else if let Some(why) = seq.lost_grammar() {
+                self.stats.failed_total += 1;
+                seq.outlet.send(Event::Failed(EngineError::Grammar(why.to_owned())));
             } else {
                 self.stats.expired_total += 1;
                 seq.expire();
@@ -106,6 +118,7 @@ impl Worker {
         let mut moved = false;
         if let Some(p) = &mut self.prefill {
             while let Some(next) = p.blocked.pop_front() {
+                self.memory.on(&mut *self.device).check_out(&next.kv.table);
                 if let Some(refused) = p.out.offer(next, &*self.device) {
                     p.blocked.push_front(*refused);
                     break;
@@ -133,8 +146,22 @@ impl Worker {
         self.send_back() || moved
     }
 
+    /// Waits a little for masks, so that their sequences are not left out of a step for want of microseconds. A mask
+    /// that takes longer holds up nobody else.
+    fn await_masks(&self) {
+        let Some(decode) = &self.decode else { return };
+        let end = Instant::now() + (self.step_took / 4).min(MASK_PATIENCE);
+        while decode.role.awaits_masks() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+
     fn plan(&mut self, now: Instant) {
-        self.builder.begin(self.rows);
+        self.builder.begin(self.rows, self.device.capacity().sequences as usize);
         let mut preempted = Vec::new();
         if let Some(d) = &mut self.decode {
             let mut prefill = self.prefill.as_mut();
@@ -196,6 +223,9 @@ impl Worker {
             rows += step.shares.len();
             self.stats.generated_tokens_total += step.shares.len() as u64;
             self.stats.finished_total += step.ended as u64;
+            self.stats.spec_decode_drafts_total += step.drafts as u64;
+            self.stats.spec_decode_draft_tokens_total += step.draft_tokens as u64;
+            self.stats.spec_decode_accepted_tokens_total += step.accepted_tokens as u64;
             if let Some(p) = &mut self.prefill {
                 step.shares.iter().for_each(|share| p.role.queue.charge(*share, 1));
             }

@@ -77,8 +77,10 @@ impl RemoteIn {
     }
 
     fn ask(&mut self, asked: Asked) {
-        // A preempted sequence of a slow client is not computed before its next token can be sent.
-        if self.link.is_none() || !asked.waiting.seq.has_room() {
+        // A preempted sequence of a slow client is not computed before its next token can be sent, nor one whose mask
+        // is not known yet.
+        let ready = asked.waiting.seq.has_room() && asked.waiting.seq.has_mask();
+        if self.link.is_none() || !ready {
             self.parked.push_back(asked);
             return;
         }

@@ -13,6 +13,8 @@ pub(super) struct Job {
     pub(super) tokens: Vec<u32>,
     pub(super) prompt_len: usize,
     pub(super) logprobs: Option<u8>,
+    /// The tokens that the request's grammar admits first; none: any.
+    pub(super) mask: Option<Vec<u32>>,
     pub(super) priority: i32,
     pub(super) share: u64,
     /// temperature, top_p, min_p, presence, frequency, repetition.
@@ -31,6 +33,7 @@ impl Job {
             tokens: seq.tokens.clone(),
             prompt_len: seq.prompt_len,
             logprobs: seq.logprobs,
+            mask: seq.mask().map(|mask| mask.to_vec()),
             priority: seq.priority,
             share: seq.share,
             floats: floats.map(f32::to_bits),

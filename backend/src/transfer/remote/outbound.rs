@@ -12,6 +12,7 @@ use super::serve::Listener;
 use crate::api::GenerateRequest;
 use crate::engine::{Limits, Outlet, Shared};
 use crate::exec::{Executor, ModelSpec};
+use crate::grammar::Guide;
 use crate::sequence::{Prefilled, Resident, Sequence, Waiting};
 use crate::transfer::protocol::{Key, Source, SourceEffect, ToSink};
 use crate::transfer::{Outbound, Polled};
@@ -99,11 +100,13 @@ impl RemoteOut {
                     stop_ids: Vec::new(),
                     max_tokens: 1,
                     logprobs: job.logprobs,
+                    grammar: None,
                     priority: job.priority,
                     deadline: None,
                     share: job.share,
                 };
-                let mut seq = Sequence::new(request, Outlet::Remote(outlet), self.shared.live());
+                let guide = job.mask.map(|mask| Guide::given(Some(mask.into())));
+                let mut seq = Sequence::new(request, Outlet::Remote(outlet), guide, self.shared.live());
                 seq.prompt_len = job.prompt_len;
                 self.peers.get_mut(&link)?.transfers.insert(key, Transfer { cancelled, done: None });
                 Some(Waiting::unqueued(seq))
@@ -119,6 +122,10 @@ impl RemoteOut {
         let (tokens, most) = (job.tokens.len(), self.limits.max_total_tokens);
         if tokens == 0 || tokens >= most || job.prompt_len > tokens || job.prompt_len == 0 {
             return Err(format!("the prefill worker takes 1 to {} tokens, not {tokens}", most - 1));
+        }
+        let words = self.model.vocab_size.div_ceil(32) as usize;
+        if job.mask.as_ref().is_some_and(|mask| mask.len() < words) {
+            return Err("the grammar's mask is shorter than the vocabulary".into());
         }
         match job.tokens.iter().find(|t| **t >= self.model.vocab_size) {
             Some(token) => Err(format!("token {token} is outside the vocabulary")),

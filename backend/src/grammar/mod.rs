@@ -1,0 +1,35 @@
+//! Grammars at the engine's door: they say which tokens may come next. How they are written is the caller's business.
+//!
+//! A mask takes tens of microseconds to milliseconds, so it is computed on threads of its own while the engine does
+//! something else. A sequence whose mask is not ready is left out of a step; the others do not wait for it.
+
+mod guide;
+mod pool;
+
+pub(crate) use guide::Guide;
+pub(crate) use pool::MaskPool;
+
+use std::fmt::Debug;
+
+use crate::exec::TokenMask;
+
+/// A compiled grammar; cheap to share.
+pub trait Grammar: Debug + Send + Sync {
+    /// A matcher for one generation, before its first token.
+    fn matcher(&self) -> Box<dyn Matcher>;
+}
+
+/// One generation's place in its grammar.
+pub trait Matcher: Debug + Send {
+    /// Takes the token that was generated. Stop tokens are never given.
+    ///
+    /// # Errors
+    /// The grammar can't be followed any further, and why.
+    fn accept(&mut self, token: u32) -> Result<(), String>;
+
+    /// The tokens that may come next, the request's stop ids among them where the text may end; none: any.
+    ///
+    /// # Errors
+    /// The grammar can't be followed any further, and why.
+    fn mask(&mut self) -> Result<Option<TokenMask>, String>;
+}
