@@ -112,7 +112,7 @@ pub enum Effort {
     Max,
 }
 
-/// `response_format`: what the answer's text must look like.
+/// `response_format` and `structured_outputs`: what the answer's text must look like.
 #[derive(Clone, Debug, Default)]
 pub enum ResponseFormat {
     /// Anything.
@@ -122,6 +122,12 @@ pub enum ResponseFormat {
     JsonObject,
     /// JSON that obeys this schema, as the client wrote it.
     JsonSchema(Box<RawValue>),
+    /// Text that this regular expression matches as a whole (vLLM's `structured_outputs.regex`).
+    Regex(String),
+    /// One of these texts (vLLM's `structured_outputs.choice`).
+    Choice(Vec<String>),
+    /// Text of this grammar, in llguidance's Lark dialect (vLLM's `structured_outputs.grammar`).
+    Grammar(String),
 }
 
 /// A chat request, validated: ranges hold, tool results follow their calls.

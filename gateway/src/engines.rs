@@ -42,6 +42,7 @@ impl Engines {
             enable_prefix_caching: config.enable_prefix_caching,
             prefix_caching_per_share: config.prefix_caching_per_tenant,
             kv_offloading_bytes: config.kv_offloading_size << 20,
+            speculation: config.speculative_config.as_ref().map(config::SpeculativeConfig::speculation),
             share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
             ..Config::default()
         };
@@ -125,6 +126,13 @@ impl Engines {
                 s.cached_tokens_total as f64
             }),
             family(true, "engine_generated_tokens", "Tokens generated", |s| s.generated_tokens_total as f64),
+            family(true, "spec_decode_num_drafts", "Speculative drafts checked", |s| s.spec_decode_drafts_total as f64),
+            family(true, "spec_decode_num_draft_tokens", "Tokens in speculative drafts", |s| {
+                s.spec_decode_draft_tokens_total as f64
+            }),
+            family(true, "spec_decode_num_accepted_tokens", "Drafted tokens that were right", |s| {
+                s.spec_decode_accepted_tokens_total as f64
+            }),
             family(true, "engine_requests_finished", "Requests that ended by themselves", |s| s.finished_total as f64),
             family(true, "engine_requests_aborted", "Requests whose client left", |s| s.aborted_total as f64),
         ]

@@ -11,6 +11,7 @@ pub mod drain;
 pub mod engines;
 pub mod error;
 pub mod generate;
+pub mod grammar;
 pub mod layers;
 pub mod live;
 pub mod metrics;

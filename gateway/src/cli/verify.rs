@@ -94,6 +94,7 @@ impl Verify {
             stop_ids: Vec::new(),
             max_tokens: self.max_tokens,
             logprobs: Some(2),
+            grammar: None,
             priority: 0,
             deadline: None,
             share: i as u64 % 3,

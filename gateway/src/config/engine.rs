@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use sluicegate_backend::draft::{Method, Speculation};
 
 use super::{Broken, require};
 
@@ -29,10 +30,75 @@ pub struct Engine {
     pub prefix_caching_per_tenant: bool,
     /// Host memory for KV blocks that the device evicts, in MiB; they come back when a prefix matches.
     pub kv_offloading_size: usize,
+    /// Guess tokens and check several in one step; absent: one token a step. Output is the same either way.
+    pub speculative_config: Option<SpeculativeConfig>,
     /// Address of a `sluicegate engine --role prefill` that computes prompts; absent: this process does.
     pub prefill: Option<SocketAddr>,
     /// File with the secret that the prefill worker has too.
     pub prefill_secret_file: Option<PathBuf>,
+}
+
+/// `[engine.speculative_config]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpeculativeConfig {
+    /// Who guesses.
+    pub method: SpeculativeMethod,
+    /// Most tokens of one guess.
+    pub num_speculative_tokens: usize,
+    /// `ngram`: fewest tokens that must match.
+    #[serde(default = "two")]
+    pub prompt_lookup_min: usize,
+    /// `ngram`: most tokens that are compared.
+    #[serde(default = "four")]
+    pub prompt_lookup_max: usize,
+    /// No guesses while more sequences than this are decoded; 0: no limit.
+    #[serde(default = "four")]
+    pub disable_by_batch_size: usize,
+}
+
+fn two() -> usize {
+    2
+}
+
+fn four() -> usize {
+    4
+}
+
+/// Who guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpeculativeMethod {
+    /// What followed the same tokens before, in prompt or output.
+    Ngram,
+    /// The checkpoint's own drafting layers.
+    Mtp,
+}
+
+impl SpeculativeConfig {
+    /// The engine's settings.
+    #[must_use]
+    pub fn speculation(&self) -> Speculation {
+        let method = match self.method {
+            SpeculativeMethod::Ngram => {
+                Method::Ngram { prompt_lookup_min: self.prompt_lookup_min, prompt_lookup_max: self.prompt_lookup_max }
+            }
+            SpeculativeMethod::Mtp => Method::Mtp,
+        };
+        Speculation {
+            num_speculative_tokens: self.num_speculative_tokens,
+            disable_by_batch_size: self.disable_by_batch_size,
+            method,
+        }
+    }
+
+    fn validate(&self) -> Result<(), Broken> {
+        let key = |name: &str| format!("engine.speculative_config.{name}");
+        require((1..=64).contains(&self.num_speculative_tokens), key("num_speculative_tokens"), "must be 1 to 64")?;
+        require(self.prompt_lookup_min > 0, key("prompt_lookup_min"), "must be at least 1")?;
+        let ordered = self.prompt_lookup_max >= self.prompt_lookup_min;
+        require(ordered, key("prompt_lookup_max"), "must be at least prompt_lookup_min")
+    }
 }
 
 impl Default for Engine {
@@ -47,6 +113,7 @@ impl Default for Engine {
             enable_prefix_caching: true,
             prefix_caching_per_tenant: true,
             kv_offloading_size: 0,
+            speculative_config: None,
             prefill: None,
             prefill_secret_file: None,
         }
@@ -69,6 +136,7 @@ impl Engine {
             "engine.prefill_secret_file",
             "must be given with engine.prefill, and only then",
         )?;
+        self.speculative_config.as_ref().map_or(Ok(()), SpeculativeConfig::validate)?;
         let block = self.block_size;
         require(
             block > 0 && block.is_multiple_of(16) && block <= 256,

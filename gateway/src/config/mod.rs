@@ -16,7 +16,7 @@ mod tenant;
 mod tests;
 
 pub use admin::Admin;
-pub use engine::Engine;
+pub use engine::{Engine, SpeculativeConfig, SpeculativeMethod};
 pub use model::{Model, Native, Replay, Thinking, Upstream};
 pub use plugins::Plugins;
 pub use server::{Limits, LogFormat, Server};

@@ -71,5 +71,8 @@ fn errors_name_line_and_key() {
     check(&unknown, "tenant[0].models: no [[model]] is named \"x\"");
     check(&format!("[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nweight = 0"), "tenant[0].weight: ");
     check("[engine]\nblock_size = 24", "engine.block_size: ");
+    let speculative = "[engine.speculative_config]\nmethod = \"ngram\"\nnum_speculative_tokens";
+    check(&format!("{speculative} = 0"), "engine.speculative_config.num_speculative_tokens: must be 1 to 64");
+    check(&format!("{speculative} = 3\nprompt_lookup_max = 1"), "must be at least prompt_lookup_min");
     check("[plugins.limits]\nisolation = \"none\"", "test.toml:2: plugins.limits.isolation: ");
 }

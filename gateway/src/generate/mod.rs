@@ -2,6 +2,7 @@
 
 mod assemble;
 mod choice;
+mod constrain;
 mod logprobs;
 mod message;
 mod openai;

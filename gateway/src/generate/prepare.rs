@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sluicegate_backend::grammar::Grammar;
+
 use super::choice::Choice;
+use super::constrain;
 use super::openai::openai_messages;
 use super::output::Rules;
 use super::{Call, GenerationStream, Stage};
@@ -26,6 +29,8 @@ pub struct Prepared {
     request: Arc<Request>,
     pinned: Option<Pinned>,
     prompt: Rendered,
+    /// What the output must match.
+    grammar: Option<Arc<dyn Grammar>>,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +64,12 @@ pub async fn prepare(route: &Arc<Route>, request: Arc<Request>) -> Result<Prepar
         );
         return Err(Error::new(Kind::BadRequest, message).param("messages").code("context_length_exceeded"));
     }
-    Ok(Prepared { route: Arc::clone(route), request, pinned, prompt })
+    let prepared = Prepared { route: Arc::clone(route), request, pinned, prompt, grammar: None };
+    if !constrain::is_wanted(&prepared.route, &prepared.request) {
+        return Ok(prepared);
+    }
+    let guided = tokio::task::spawn_blocking(move || prepared.with_grammar()).await;
+    guided.map_err(|error| Error::new(Kind::Internal, format!("compiling the grammar failed: {error}")))?
 }
 
 /// What the client leaves open and the route decides.
@@ -153,6 +163,19 @@ impl Prepared {
         u32::try_from(self.prompt.ids.len()).unwrap_or(u32::MAX)
     }
 
+    fn with_grammar(self) -> Result<Self, Error> {
+        let config = self.pinned.as_ref().map(|pinned| self.config(pinned, self.prompt.tail.clone()));
+        let asked = constrain::Asked {
+            route: &self.route,
+            request: &self.request,
+            pinned: self.pinned.as_ref(),
+            tail: &self.prompt.tail,
+            config: config.unwrap_or_default(),
+        };
+        let grammar = asked.grammar()?;
+        Ok(Self { grammar, ..self })
+    }
+
     /// Submits all choices.
     ///
     /// # Errors
@@ -229,6 +252,7 @@ impl Prepared {
             stop_ids: self.route.stop_ids.clone(),
             max_tokens: self.request.max_tokens.or(self.route.max_tokens),
             sampling,
+            grammar: self.grammar.clone(),
             priority: call.priority,
             deadline: call.deadline,
             share: call.share,

@@ -22,6 +22,7 @@ fn route(recording: &str) -> (Arc<Route>, Arc<Replay>) {
         format: None,
         template: None,
         tokenizer: None,
+        grammars: None,
         defaults: sluicegate_backend::api::Sampling::default(),
         template_kwargs: serde_json::Map::new(),
         reasoning: Reasoning::Auto,

@@ -11,6 +11,7 @@ use super::folder::{Folder, bare_template};
 use super::{Format, Policy, Route, Routes};
 use crate::chat::Reasoning;
 use crate::config::{Model, Thinking, Upstream as UpstreamConfig};
+use crate::grammar::Grammars;
 use crate::plugins::Registry;
 use crate::text::{ChatTemplate, DeepSeek};
 use crate::upstream::{Native, Recordings, Replay, Upstream};
@@ -67,6 +68,11 @@ fn route(
             (Arc::new(Replay::new(replay.file.display().to_string(), recordings, replay.speed)), folder)
         }
     };
+    let stop_ids = folder.as_ref().map(|folder| folder.stop_ids.clone()).unwrap_or_default();
+    let grammars = folder.as_ref().zip(upstream.token_space()).map(|(folder, mut space)| {
+        space.stop_ids.extend(stop_ids.iter().filter(|id| !space.stop_ids.contains(id)).copied().collect::<Vec<_>>());
+        Arc::new(Grammars::new(Arc::clone(folder.tokenizer.vocabulary()), space))
+    });
     let bare = template.filter(|_| folder.is_none()).map(bare_template).transpose()?;
     let template = folder.as_ref().and_then(|folder| folder.template.clone()).or(bare);
     warn_of_hidden_tools(model, format.as_ref(), template.as_deref());
@@ -76,6 +82,7 @@ fn route(
         format,
         template,
         tokenizer: folder.as_ref().map(|folder| Arc::clone(&folder.tokenizer)),
+        grammars,
         defaults: folder.as_ref().map_or_else(Sampling::default, |folder| folder.defaults.clone()),
         template_kwargs: model.default_chat_template_kwargs.clone(),
         reasoning: match model.reasoning {
@@ -85,7 +92,7 @@ fn route(
         },
         max_tokens: model.default_max_tokens,
         context_length,
-        stop_ids: folder.map(|folder| folder.stop_ids).unwrap_or_default(),
+        stop_ids,
         policy: Policy { malformed: model.malformed_tool_calls, undeclared_tools: model.undeclared_tools },
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs()),
     })

@@ -13,6 +13,7 @@ use sluicegate_backend::api::Sampling;
 use crate::chat::Reasoning;
 use crate::error::{Error, Kind};
 use crate::generate::Malformed;
+use crate::grammar::Grammars;
 use crate::plugins::{Pinned, PluginError, Registry};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::upstream::Upstream;
@@ -30,6 +31,8 @@ pub struct Route {
     pub template: Option<Arc<ChatTemplate>>,
     /// The model's tokenizer.
     pub tokenizer: Option<Arc<Tokenizer>>,
+    /// Compiles what requests promise about their output; none where the upstream takes no grammars.
+    pub grammars: Option<Arc<Grammars>>,
     /// Sampling for what the client leaves open: the checkpoint's generation config.
     pub defaults: Sampling,
     /// `chat_template_kwargs` that the client may override.

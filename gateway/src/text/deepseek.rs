@@ -92,7 +92,11 @@ fn conversation(request: &chat::Request) -> Result<Conversation, Error> {
             }),
         },
         response_format: match &request.response_format {
-            chat::ResponseFormat::Text => ResponseFormat::Text,
+            // The model was told of JSON only; the others are for the grammar alone.
+            chat::ResponseFormat::Text
+            | chat::ResponseFormat::Regex(_)
+            | chat::ResponseFormat::Choice(_)
+            | chat::ResponseFormat::Grammar(_) => ResponseFormat::Text,
             chat::ResponseFormat::JsonObject => ResponseFormat::JsonObject,
             chat::ResponseFormat::JsonSchema(schema) => {
                 ResponseFormat::JsonSchema(json(schema.get(), "response_format.json_schema.schema")?)

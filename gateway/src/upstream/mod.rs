@@ -11,12 +11,14 @@ use std::time::Instant;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use sluicegate_backend::api::{Logprobs, Stage, Usage};
+use sluicegate_backend::grammar::Grammar;
 
 pub use native::Native;
 pub use replay::{Recordings, RecordingsError, Replay, ReplayStats};
 
 use crate::chat;
 use crate::error::Error;
+use crate::grammar::TokenSpace;
 
 /// What an upstream is asked for: one choice of one request.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub struct Job {
     pub max_tokens: Option<u32>,
     /// Sampling; the seed differs between choices.
     pub sampling: sluicegate_backend::api::Sampling,
+    /// What the output must match; for upstreams with a [`Upstream::token_space`].
+    pub grammar: Option<Arc<dyn Grammar>>,
     /// Larger runs earlier.
     pub priority: i32,
     /// When the request has failed if it is not done.
@@ -114,6 +118,12 @@ pub trait Upstream: Send + Sync + fmt::Debug {
 
     /// Whether it takes prompts as token ids, so that its routes need a renderer and a tokenizer.
     fn takes_tokens(&self) -> bool;
+
+    /// What the gateway's grammars must know of its tokens. None: it takes no grammars, and reads what the client promised
+    /// itself of its output from the request.
+    fn token_space(&self) -> Option<TokenSpace> {
+        None
+    }
 
     /// Starts a job. Back-pressure: an upstream holds a bounded number of unread pieces and waits.
     fn submit(&self, job: Job) -> BoxFuture<'_, Result<Started, Error>>;

@@ -10,6 +10,7 @@ use sluicegate_backend::engine::{Engine, Generation};
 
 use super::{Cause, Job, Piece, Started, Upstream};
 use crate::error::{Error, Kind};
+use crate::grammar::TokenSpace;
 
 /// An engine in this process, under a name.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ impl Native {
             stop_ids,
             max_tokens: job.max_tokens.map_or(room, |wanted| wanted.clamp(1, room)),
             logprobs: job.request.logprobs,
+            grammar: job.grammar,
             priority: job.priority,
             deadline: job.deadline,
             share: job.share,
@@ -55,6 +57,11 @@ impl Upstream for Native {
 
     fn takes_tokens(&self) -> bool {
         true
+    }
+
+    fn token_space(&self) -> Option<TokenSpace> {
+        let model = self.engine.model();
+        Some(TokenSpace { size: model.vocab_size as usize, stop_ids: model.eos_ids.clone() })
     }
 
     fn submit(&self, job: Job) -> BoxFuture<'_, Result<Started, Error>> {
@@ -100,6 +107,7 @@ fn refused(error: EngineError) -> Error {
             Error::new(Kind::BadRequest, message).param("messages").code("context_length_exceeded")
         }
         EngineError::Invalid(_) => Error::new(Kind::BadRequest, message),
+        EngineError::Grammar(_) => Error::new(Kind::BadRequest, message).code("grammar_failed"),
         EngineError::TooLarge { .. } => Error::new(Kind::BadRequest, message).param("messages"),
         EngineError::Overloaded { retry_after_s } => Error::new(Kind::Overloaded, message)
             .retry_after(std::time::Duration::from_secs(u64::from(retry_after_s.max(1)))),

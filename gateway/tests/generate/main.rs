@@ -1,6 +1,7 @@
 //! The whole path from request to message over recordings, with the real format components.
 
 mod concurrent;
+mod constrained;
 mod dsml;
 mod mutations;
 mod native;

@@ -21,7 +21,7 @@ fn folder() -> PathBuf {
 }
 
 /// A route with an engine of its own.
-fn native() -> (Arc<Route>, Engine) {
+pub(super) fn native() -> (Arc<Route>, Engine) {
     let options = CpuRunOptions { blocks: 512, sequences: 32, rows: 128, threads: 1, ..CpuRunOptions::default() };
     let runner = open_cpu(&folder(), &options).expect("the golden model opens");
     let engine = Engine::start(Workers::Both(Box::new(runner)), &Config::default()).expect("the engine starts");
@@ -37,7 +37,7 @@ fn native() -> (Arc<Route>, Engine) {
     (Arc::clone(routes.get("m").expect("it is there")), engine)
 }
 
-fn ask(text: &str, max_tokens: u32) -> Request {
+pub(super) fn ask(text: &str, max_tokens: u32) -> Request {
     let mut request = request(text);
     request.sampling.temperature = 0.0;
     request.max_tokens = Some(max_tokens);
@@ -45,7 +45,7 @@ fn ask(text: &str, max_tokens: u32) -> Request {
 }
 
 /// Waits until the engine has swept what was aborted.
-async fn settled(engine: &Engine) {
+pub(super) async fn settled(engine: &Engine) {
     let begin = Instant::now();
     loop {
         let stats = engine.stats();

@@ -19,7 +19,8 @@ struct Door {
     places: &'static [&'static str],
 }
 
-const DOORS: [Door; 8] = [
+const DOORS: [Door; 9] = [
+    Door { name: "llguidance", places: &["gateway/src/grammar/", "plugins/laws/"] },
     Door { name: "wasmtime", places: &["gateway/src/plugins/"] },
     Door { name: "rustls", places: &["gateway/src/tls", "gateway/src/upstream/"] },
     Door { name: "tokio_rustls", places: &["gateway/src/tls", "gateway/src/upstream/"] },

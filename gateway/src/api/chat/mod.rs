@@ -24,6 +24,7 @@ use crate::tenant::{Permit, Tenant};
 mod chunk;
 mod completion;
 mod messages;
+mod output;
 mod request;
 mod sampling;
 mod shape;

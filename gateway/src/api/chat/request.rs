@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{messages, sampling, tools, wire};
-use crate::chat::{self, Effort, Reasoning, ResponseFormat};
+use super::{messages, output, sampling, tools, wire};
+use crate::chat::{self, Effort, Reasoning};
 use crate::error::{Error, Kind};
 use crate::route::Route;
 
@@ -44,9 +44,15 @@ pub(super) fn delivery(body: &wire::Body) -> Result<Delivery, Error> {
 }
 
 /// Validates a body for a route.
-pub(super) fn build(body: wire::Body, id: &Arc<str>, route: &Route, max_choices: u32) -> Result<chat::Request, Error> {
+pub(super) fn build(
+    mut body: wire::Body,
+    id: &Arc<str>,
+    route: &Route,
+    max_choices: u32,
+) -> Result<chat::Request, Error> {
     check(body.functions.is_none(), "functions", "deprecated by OpenAI; use tools")?;
     check(body.function_call.is_none(), "function_call", "deprecated by OpenAI; use tool_choice")?;
+    let response_format = output::build(&mut body)?;
     let sampling = sampling::build(&body, &route.defaults)?;
     let n = body.n.unwrap_or(1);
     check((1..=max_choices).contains(&n), "n", &format!("must be 1 to {max_choices}"))?;
@@ -54,8 +60,8 @@ pub(super) fn build(body: wire::Body, id: &Arc<str>, route: &Route, max_choices:
     let reasoning = reasoning(body.reasoning_effort.as_deref(), &template_kwargs)?;
     let logprobs = logprobs(body.logprobs, body.top_logprobs)?;
     let max_tokens = max_tokens(body.max_completion_tokens, body.max_tokens)?;
-    let tools = tools::build(body.tools.unwrap_or_default())?;
-    let tool_choice = tools::choice(body.tool_choice, &tools)?;
+    let mut tools = tools::build(body.tools.unwrap_or_default())?;
+    let tool_choice = tools::choice(body.tool_choice, &mut tools)?;
     let prefix = body.messages.last().and_then(|message| message.prefix).unwrap_or(false);
     let continue_final_message = body.continue_final_message.unwrap_or(prefix);
     let messages = messages::build(body.messages)?;
@@ -74,7 +80,7 @@ pub(super) fn build(body: wire::Body, id: &Arc<str>, route: &Route, max_choices:
         tool_choice,
         parallel_tool_calls: body.parallel_tool_calls.unwrap_or(true),
         reasoning,
-        response_format: response_format(body.response_format)?,
+        response_format,
         continue_final_message,
         template_kwargs,
         sampling,
@@ -107,21 +113,6 @@ fn stop(stop: Option<wire::Strings>) -> Result<Vec<String>, Error> {
         check(fits, format!("stop[{i}]"), &format!("must be 1 to {MAX_STOP_BYTES} bytes"))?;
     }
     Ok(stop)
-}
-
-fn response_format(format: Option<wire::ResponseFormat>) -> Result<ResponseFormat, Error> {
-    let Some(format) = format else { return Ok(ResponseFormat::Text) };
-    match format.r#type.as_str() {
-        "text" => Ok(ResponseFormat::Text),
-        "json_object" => Ok(ResponseFormat::JsonObject),
-        "json_schema" => {
-            let at = "response_format.json_schema.schema";
-            let schema = format.json_schema.and_then(|s| s.schema).ok_or_else(|| invalid(at, "is required"))?;
-            check(schema.get().trim_start().starts_with('{'), at, "must be an object")?;
-            Ok(ResponseFormat::JsonSchema(schema))
-        }
-        _ => Err(invalid("response_format.type", "must be \"text\", \"json_object\" or \"json_schema\"")),
-    }
 }
 
 /// `reasoning_effort` decides; without it the template's own switches do.

@@ -34,7 +34,8 @@ pub(super) fn build(tools: Vec<wire::Tool>) -> Result<Vec<Tool>, Error> {
     Ok(built)
 }
 
-pub(super) fn choice(choice: Option<wire::ToolChoice>, tools: &[Tool]) -> Result<ToolChoice, Error> {
+/// The choice. `allowed_tools` takes the other tools away: what a model doesn't know, it can't call.
+pub(super) fn choice(choice: Option<wire::ToolChoice>, tools: &mut Vec<Tool>) -> Result<ToolChoice, Error> {
     let choice = match choice {
         None => ToolChoice::Auto,
         Some(wire::ToolChoice::Word(word)) => match word.as_str() {
@@ -43,8 +44,11 @@ pub(super) fn choice(choice: Option<wire::ToolChoice>, tools: &[Tool]) -> Result
             "required" => ToolChoice::Required,
             _ => return Err(invalid("tool_choice", "must be \"auto\", \"none\", \"required\" or name a function")),
         },
+        Some(wire::ToolChoice::Object(named)) if named.r#type == "allowed_tools" => {
+            allowed(named.allowed_tools, tools)?
+        }
         Some(wire::ToolChoice::Object(named)) => {
-            check(named.r#type == "function", "tool_choice.type", "must be \"function\"")?;
+            check(named.r#type == "function", "tool_choice.type", "must be \"function\" or \"allowed_tools\"")?;
             let function = named.function.ok_or_else(|| invalid("tool_choice.function", "is required"))?;
             let declared = tools.iter().any(|tool| tool.name == function.name);
             check(declared, "tool_choice.function.name", "is none of the declared tools")?;
@@ -54,6 +58,26 @@ pub(super) fn choice(choice: Option<wire::ToolChoice>, tools: &[Tool]) -> Result
     let needs_tools = choice == ToolChoice::Required && tools.is_empty();
     check(!needs_tools, "tool_choice", "\"required\" needs at least one tool")?;
     Ok(choice)
+}
+
+fn allowed(allowed: Option<wire::AllowedTools>, tools: &mut Vec<Tool>) -> Result<ToolChoice, Error> {
+    let at = "tool_choice.allowed_tools";
+    let allowed = allowed.ok_or_else(|| invalid(at, "is required"))?;
+    let mut names = Vec::with_capacity(allowed.tools.len());
+    for (i, tool) in allowed.tools.into_iter().enumerate() {
+        let at = format!("{at}.tools[{i}]");
+        check(tool.r#type == "function", format!("{at}.type"), "must be \"function\"")?;
+        let function = tool.function.ok_or_else(|| invalid(format!("{at}.function"), "is required"))?;
+        let declared = tools.iter().any(|tool| tool.name == function.name);
+        check(declared, format!("{at}.function.name"), "is none of the declared tools")?;
+        names.push(function.name);
+    }
+    tools.retain(|tool| names.contains(&tool.name));
+    match allowed.mode.as_str() {
+        "auto" => Ok(ToolChoice::Auto),
+        "required" => Ok(ToolChoice::Required),
+        _ => Err(invalid(format!("{at}.mode"), "must be \"auto\" or \"required\"")),
+    }
 }
 
 pub(super) fn is_name(name: &str) -> bool {

@@ -21,6 +21,11 @@ pub(super) struct Body {
     pub(super) functions: Option<IgnoredAny>,
     pub(super) function_call: Option<IgnoredAny>,
     pub(super) response_format: Option<ResponseFormat>,
+    pub(super) structured_outputs: Option<StructuredOutputs>,
+    pub(super) guided_json: Option<Box<RawValue>>,
+    pub(super) guided_regex: Option<String>,
+    pub(super) guided_choice: Option<Vec<String>>,
+    pub(super) guided_grammar: Option<String>,
     pub(super) reasoning_effort: Option<String>,
     pub(super) chat_template_kwargs: Option<Map<String, Value>>,
     pub(super) continue_final_message: Option<bool>,
@@ -109,6 +114,19 @@ pub(super) enum ToolChoice {
 pub(super) struct NamedChoice {
     pub(super) r#type: String,
     pub(super) function: Option<ChosenFunction>,
+    pub(super) allowed_tools: Option<AllowedTools>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct AllowedTools {
+    pub(super) mode: String,
+    pub(super) tools: Vec<AllowedTool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct AllowedTool {
+    pub(super) r#type: String,
+    pub(super) function: Option<ChosenFunction>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -125,6 +143,17 @@ pub(super) struct ResponseFormat {
 #[derive(Debug, Deserialize)]
 pub(super) struct JsonSchema {
     pub(super) schema: Option<Box<RawValue>>,
+}
+
+/// vLLM's extension; the `guided_*` fields are its older spelling.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct StructuredOutputs {
+    pub(super) json: Option<Box<RawValue>>,
+    pub(super) regex: Option<String>,
+    pub(super) choice: Option<Vec<String>>,
+    pub(super) grammar: Option<String>,
+    pub(super) json_object: Option<bool>,
+    pub(super) structural_tag: Option<IgnoredAny>,
 }
 
 /// A string or a list of them.
