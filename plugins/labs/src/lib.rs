@@ -5,12 +5,13 @@ mod json;
 mod pairs;
 mod python;
 mod tags;
+mod template;
 
 use sluicegate_sdk::format::Plugin;
 
 /// The formats of this component.
 pub fn plugin() -> Plugin {
-    let formats = [json::ALL, tags::ALL, pairs::ALL, python::ALL, channels::ALL].concat();
+    let formats = [json::ALL, tags::ALL, pairs::ALL, python::ALL, channels::ALL, template::ALL].concat();
     Plugin::new("labs", env!("CARGO_PKG_VERSION"), "Formats of labs with one format each", &formats)
 }
 

@@ -57,14 +57,14 @@ pub fn assert_bounded(plugin: &Plugin, format: &str, bytes: usize) {
         Start::After(close) => format!("so{close}{walk}"),
         _ => walk,
     };
-    let (before, after) = walk.split_once(PLACE).expect("the value that the request lists");
+    let (before, after) = walk.rsplit_once(PLACE).expect("the value that the request lists");
     let set =
         Arc::new(tools::digest(&json!([{"name": "echo", "parameters": {"properties": {"text": {"type": "string"}}}}])));
     let open = || plugin.parser(&demand.config(format), Some(Arc::clone(&set)));
     for pattern in PATTERNS {
         let value = pattern.repeat(bytes / pattern.len());
         let value = value.trim();
-        for size in [4, 40] {
+        for size in [4, 40, value.len()] {
             let what = format!("{format}, {pattern:?} by {size} bytes");
             let mut parser = open();
             let mut arguments = push(parser.as_mut(), before, size, &what);
@@ -77,7 +77,10 @@ pub fn assert_bounded(plugin: &Plugin, format: &str, bytes: usize) {
         }
         // A call that goes wrong at once, and one that goes wrong where its value should stand.
         for start in [&before[..before.floor_char_boundary(before.len() / 2)], before.trim_end_matches(['"', '\''])] {
-            push(open().as_mut(), &format!("{start}{value}"), 7, &format!("{format}, broken {pattern:?}"));
+            // Padded, so that every place in a character stands where something is cut.
+            for (pad, size) in [("", 7), ("", value.len()), ("a", value.len()), ("aa", value.len())] {
+                push(open().as_mut(), &format!("{start}{pad}{value}"), size, &format!("{format}, broken {pattern:?}"));
+            }
         }
     }
 }

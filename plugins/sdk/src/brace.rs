@@ -158,7 +158,7 @@ impl BraceReader {
 
     fn head(&mut self, rest: &str, out: &mut Emitter) -> Move {
         let Some(at) = rest.find('{') else {
-            return if rest.len() <= MAX_WORD { Move::Wait(0) } else { self.fail(MAX_WORD.min(rest.len()), out) };
+            return if rest.len() <= MAX_WORD { Move::Wait(0) } else { self.fail(0, out) };
         };
         let name = rest[..at].trim();
         let name = name.strip_prefix(self.shared.spec.prefix).unwrap_or(name).trim();

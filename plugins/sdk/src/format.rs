@@ -67,7 +67,14 @@ pub struct Format {
     pub wire: Wire,
     /// Why there is no grammar for the calls, if there is none.
     pub no_grammar: &'static str,
+    /// JSON Schema of the options.
+    pub options: &'static str,
+    /// A machine of its own: what the other fields say about text is not used then.
+    pub machine: Option<MachineRule>,
 }
+
+/// Makes the parser of one message.
+pub type MachineRule = fn(&ParserConfig, Arc<ToolSet>, AfterCalls) -> Box<dyn Machine>;
 
 /// What stands around the calls of a message that holds nothing else. In templates, `~` is optional white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +106,8 @@ impl Format {
         dropped: &[],
         wire: Wire { before: "", after: "" },
         no_grammar: "",
+        options: OPTIONS_SCHEMA,
+        machine: None,
     };
 
     /// True if there are grammars for its calls.
@@ -128,9 +137,10 @@ impl Format {
     }
 
     fn compile(&self) -> Compiled {
-        let machine = match self.channels {
-            Some(spec) => Kind::Channels(Arc::new(ChannelFormat::new(spec, self.syntax()))),
-            None => Kind::Text(Arc::new(TextFormat::new(
+        let machine = match (self.machine, self.channels) {
+            (Some(rule), _) => Kind::Own(rule),
+            (None, Some(spec)) => Kind::Channels(Arc::new(ChannelFormat::new(spec, self.syntax()))),
+            (None, None) => Kind::Text(Arc::new(TextFormat::new(
                 self.think,
                 self.syntax(),
                 self.layout,
@@ -153,6 +163,7 @@ struct Compiled {
 enum Kind {
     Text(Arc<TextFormat>),
     Channels(Arc<ChannelFormat>),
+    Own(MachineRule),
 }
 
 impl Compiled {
@@ -162,6 +173,7 @@ impl Compiled {
         let (reasoning, tools, markers) = match &self.machine {
             Kind::Text(text) => (f.think.is_some(), text.syntax.is_some(), text.markers()),
             Kind::Channels(channels) => (true, true, channels.markers()),
+            Kind::Own(_) => (true, true, Vec::new()),
         };
         Descriptor {
             name: f.name.to_owned(),
@@ -173,7 +185,7 @@ impl Compiled {
                 reasoning,
                 tools,
                 parallel_tools: tools,
-                special_tokens: !f.special_tokens.is_empty(),
+                special_tokens: !f.special_tokens.is_empty() || f.machine.is_some(),
                 grammar: f.has_grammar(),
                 ..Features::default()
             },
@@ -182,7 +194,7 @@ impl Compiled {
             special_tokens: own(f.special_tokens),
             stop_strings: own(f.stop_strings),
             renderer: f.renderer.map(str::to_owned),
-            options_schema: OPTIONS_SCHEMA.to_owned(),
+            options_schema: f.options.to_owned(),
             no_grammar: f.no_grammar.to_owned(),
         }
     }
@@ -239,6 +251,7 @@ impl Plugin {
                 notes.iter().for_each(|n| machine.note(n));
                 return Box::new(machine);
             }
+            Some(Compiled { machine: Kind::Own(rule), .. }) => return rule(config, tools, after),
             None => {
                 notes.push(format!("format '{}' is not one of plugin '{}'", config.format, self.name));
                 Arc::new(TextFormat::new(None, None, Layout::VERBATIM, &[], &[]))

@@ -25,6 +25,7 @@ pub mod scan;
 pub mod stream;
 pub mod syntax;
 pub mod tags;
+pub mod template;
 pub mod think;
 pub mod tools;
 

@@ -194,7 +194,7 @@ impl JsonReader {
                 return self.no_arguments(&rest[..at], request, out);
             }
             if rest.len() > MAX_HEADER {
-                out.malformed(&rest[..MAX_RAW.min(rest.len())]);
+                out.malformed(&rest[..rest.floor_char_boundary(MAX_RAW)]);
                 self.state = State::Between;
                 return Move::Go(rest.len());
             }

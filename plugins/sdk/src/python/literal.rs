@@ -5,6 +5,10 @@ use crate::json::Fed;
 
 /// How deep literals may nest.
 const MAX_DEPTH: usize = 128;
+/// Longest text behind an opening brace: what follows it tells a dict from a set.
+const MAX_FIRST: usize = 1 << 16;
+/// The bracket that is due in a set.
+const SET: char = 's';
 
 #[derive(Clone, Debug)]
 enum State {
@@ -14,6 +18,10 @@ enum State {
     },
     /// A key of a dict must come, or its end.
     Key,
+    /// Behind an opening brace.
+    Brace,
+    /// Behind the first text in braces.
+    First,
     Colon,
     /// Behind a value in a container.
     After,
@@ -22,9 +30,18 @@ enum State {
     Number(String),
     Text {
         text: Text,
-        key: bool,
+        role: Role,
     },
     Done,
+}
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Value,
+    Key,
+    /// A key or the first element of a set.
+    First,
 }
 
 /// Reads one Python literal. Strings, numbers, True, False, None (and their JSON spellings), lists, tuples, dicts.
@@ -35,11 +52,13 @@ pub struct Transcoder {
     stack: Vec<char>,
     /// A comma is due before the next element: Python allows one at the end, JSON does not.
     comma: bool,
+    /// The first text in braces.
+    first: String,
 }
 
 impl Default for Transcoder {
     fn default() -> Self {
-        Transcoder { state: State::Value { may_close: false }, stack: Vec::new(), comma: false }
+        Transcoder { state: State::Value { may_close: false }, stack: Vec::new(), comma: false, first: String::new() }
     }
 }
 
@@ -72,13 +91,15 @@ impl Transcoder {
 
     fn take(&mut self, c: char, out: &mut String) -> Did {
         match &mut self.state {
-            State::Text { text, key } => {
-                let key = *key;
-                match text.take(c, out) {
+            State::Text { text, role } => {
+                let role = *role;
+                let to = if role == Role::First { &mut self.first } else { &mut *out };
+                match text.take(c, to) {
+                    Took::More if role == Role::First && to.len() > MAX_FIRST => return Did::Bad,
                     Took::More => return Did::Took,
                     took => {
-                        out.push('"');
-                        self.end_text(key);
+                        to.push('"');
+                        self.end_text(role);
                         return if took == Took::Last { Did::Took } else { Did::Again };
                     }
                 }
@@ -123,11 +144,38 @@ impl Transcoder {
 
     fn structure(&mut self, c: char, out: &mut String) -> Did {
         match (&self.state, c) {
-            (State::Value { may_close: true } | State::Key, _) if self.stack.last() == Some(&c) => self.close(out),
+            (State::Value { may_close: true } | State::Key, _) if self.closes(c) => self.close(out),
             (State::Value { .. }, _) => return self.open_value(c, out),
             (State::Key, '"' | '\'') => {
                 self.lead(out);
-                return self.open_text_as(c, false, true, out);
+                out.push('"');
+                self.state = State::Text { text: Text::new(c, false), role: Role::Key };
+            }
+            (State::Brace, '"' | '\'') => {
+                self.first = "\"".to_owned();
+                self.state = State::Text { text: Text::new(c, false), role: Role::First };
+            }
+            (State::Brace, '}') => {
+                out.push_str("{}");
+                self.end_value();
+            }
+            (State::Brace, _) => {
+                self.open_set("", out);
+                self.state = State::Value { may_close: false };
+                return Did::Again;
+            }
+            (State::First, ':') => {
+                out.push('{');
+                out.push_str(&std::mem::take(&mut self.first));
+                out.push_str(": ");
+                self.stack.push('}');
+                self.state = State::Value { may_close: false };
+            }
+            (State::First, ',' | '}') => {
+                let first = std::mem::take(&mut self.first);
+                self.open_set(&first, out);
+                self.state = State::After;
+                return Did::Again;
             }
             (State::Colon, ':') => {
                 out.push_str(": ");
@@ -138,7 +186,7 @@ impl Transcoder {
                 self.state =
                     if self.stack.last() == Some(&'}') { State::Key } else { State::Value { may_close: true } };
             }
-            (State::After, _) if self.stack.last() == Some(&c) => self.close(out),
+            (State::After, _) if self.closes(c) => self.close(out),
             _ => return Did::Bad,
         }
         Did::Took
@@ -161,11 +209,7 @@ impl Transcoder {
                 out.push('[');
                 self.state = State::Value { may_close: true };
             }
-            '{' => {
-                self.stack.push('}');
-                out.push('{');
-                self.state = State::Key;
-            }
+            '{' => self.state = State::Brace,
             '-' | '+' | '.' | '0'..='9' => self.state = State::Number(c.to_string()),
             _ if c.is_alphabetic() => self.state = State::Word(c.to_string()),
             _ => return Did::Bad,
@@ -173,21 +217,28 @@ impl Transcoder {
         Did::Took
     }
 
-    fn open_text(&mut self, quote: char, raw: bool, out: &mut String) -> Did {
-        self.open_text_as(quote, raw, false, out)
+    /// A set becomes a list.
+    fn open_set(&mut self, first: &str, out: &mut String) {
+        self.stack.push(SET);
+        out.push('[');
+        out.push_str(first);
     }
 
-    fn open_text_as(&mut self, quote: char, raw: bool, key: bool, out: &mut String) -> Did {
+    fn closes(&self, c: char) -> bool {
+        self.stack.last().is_some_and(|due| *due == c || (*due == SET && c == '}'))
+    }
+
+    fn open_text(&mut self, quote: char, raw: bool, out: &mut String) -> Did {
         out.push('"');
-        self.state = State::Text { text: Text::new(quote, raw), key };
+        self.state = State::Text { text: Text::new(quote, raw), role: Role::Value };
         Did::Took
     }
 
-    fn end_text(&mut self, key: bool) {
-        if key {
-            self.state = State::Colon;
-        } else {
-            self.end_value();
+    fn end_text(&mut self, role: Role) {
+        match role {
+            Role::Value => self.end_value(),
+            Role::Key => self.state = State::Colon,
+            Role::First => self.state = State::First,
         }
     }
 
@@ -256,6 +307,11 @@ mod tests {
             ("True)", "true"),
             ("[1, (2, None,), {'a': [], \"b\": {}},] ", "[1, [2, null], {\"a\": [], \"b\": {}}]"),
             ("9007199254740993 ", "9007199254740993"),
+            ("{'a', \"b\", 'c',} ", "[\"a\", \"b\", \"c\"]"),
+            ("{'a'} ", "[\"a\"]"),
+            ("{1, (2,)} ", "[1, [2]]"),
+            ("{ } ", "{}"),
+            ("{'a' : {'b'}} ", "{\"a\": [\"b\"]}"),
         ];
         for (text, want) in cases {
             for (cut, _) in text.char_indices() {

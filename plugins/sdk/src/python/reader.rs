@@ -1,6 +1,9 @@
 //! Reads a block of Python calls.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde_json::value::RawValue;
 
 use super::{Shared, Transcoder, is_name};
 use crate::calls::{JsonCalls, Object, Outcome};
@@ -11,6 +14,8 @@ use crate::syntax::{Read, Reader, Request};
 
 /// Longest function name or keyword.
 const MAX_WORD: usize = 256;
+/// Longest dict of keywords.
+const MAX_SPREAD: usize = 1 << 20;
 
 /// How dicts name their parts.
 static DICT: JsonCalls = JsonCalls::BASE;
@@ -23,6 +28,8 @@ enum State {
     Keyword,
     /// A value; `true` if its keyword came before, so that it is read and dropped.
     Value(Transcoder, bool),
+    /// A dict of keywords: `**{...}`, and what of it has been read.
+    Spread(Transcoder, String),
     /// Behind a value.
     After,
     /// A dict with a name and arguments.
@@ -57,7 +64,7 @@ impl PythonReader {
     }
 
     fn go(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Move {
-        if !matches!(self.state, State::Value(..) | State::Dict(..)) {
+        if !matches!(self.state, State::Value(..) | State::Dict(..) | State::Spread(..)) {
             let body = rest.trim_start();
             if body.len() < rest.len() {
                 return Move::Go(rest.len() - body.len());
@@ -81,6 +88,15 @@ impl PythonReader {
                     Fed::Bad(n) => self.fail(n, out),
                 }
             }
+            State::Spread(transcoder, json) => match transcoder.feed(rest, json) {
+                Fed::More if json.len() <= MAX_SPREAD => Move::Go(rest.len()),
+                Fed::Done(n) => {
+                    let json = std::mem::take(json);
+                    if self.spread(&json, out) { Move::Go(n) } else { self.fail(n, out) }
+                }
+                Fed::More => self.fail(rest.len(), out),
+                Fed::Bad(n) => self.fail(n, out),
+            },
             State::After => match rest.as_bytes()[0] {
                 b',' => {
                     self.state = State::Keyword;
@@ -141,28 +157,51 @@ impl PythonReader {
         if rest.starts_with(')') {
             return self.end_call(out);
         }
+        if rest.starts_with("**") {
+            self.state = State::Spread(Transcoder::default(), String::new());
+            return Move::Go(2);
+        }
+        if rest == "*" {
+            return Move::Wait;
+        }
         let word = rest.len() - rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').len();
         let after = rest[word..].trim_start();
         match after.as_bytes().first() {
             None if rest.len() <= MAX_WORD => Move::Wait,
             Some(b'=') if word > 0 => {
-                let key = &rest[..word];
-                let twice = self.keys.iter().any(|k| k == key);
-                if twice {
-                    out.note("a parameter came twice; the first one stands");
-                } else {
-                    let mut head = String::from(if self.opened { ", \"" } else { "{\"" });
-                    json::escape_into(key, &mut head);
-                    head.push_str("\": ");
-                    out.args(&head);
-                    self.opened = true;
-                    self.keys.push(key.to_owned());
-                }
-                self.state = State::Value(Transcoder::default(), twice);
+                let dropped = !self.head(&rest[..word], out);
+                self.state = State::Value(Transcoder::default(), dropped);
                 Move::Go(rest.len() - after.len() + 1)
             }
             _ => self.fail(0, out),
         }
+    }
+
+    /// Writes what stands before the value of `key`; false if the key came before.
+    fn head(&mut self, key: &str, out: &mut Emitter) -> bool {
+        if self.keys.iter().any(|k| k == key) {
+            out.note("a parameter came twice; the first one stands");
+            return false;
+        }
+        let mut head = String::from(if self.opened { ", \"" } else { "{\"" });
+        json::escape_into(key, &mut head);
+        head.push_str("\": ");
+        out.args(&head);
+        self.opened = true;
+        self.keys.push(key.to_owned());
+        true
+    }
+
+    /// Writes the keywords of a dict; false if it is none.
+    fn spread(&mut self, json: &str, out: &mut Emitter) -> bool {
+        let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json) else { return false };
+        for (key, value) in fields {
+            if self.head(&key, out) {
+                out.args(value.get());
+            }
+        }
+        self.state = State::After;
+        true
     }
 
     fn end_call(&mut self, out: &mut Emitter) -> Move {
