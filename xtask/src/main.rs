@@ -1,6 +1,7 @@
 //! Set-up, build and test tasks: `cargo xtask serve`, `cargo xtask test` and their parts.
 
 mod apt;
+mod bench;
 mod demo_model;
 mod plugins;
 mod python;
@@ -27,6 +28,8 @@ usage: cargo xtask COMMAND
                  --std rustup|debian   where the WASM standard library comes from (default: whichever is there)
   formats      write plugins/FORMATS.md from what the plugins describe
   demo-model   fetch SmolLM2-135M-Instruct and import it to models/
+  bench        our engine and llama.cpp on the same weights, side by side
+                 --threads N   compute threads of both (default 1)
   tidy         check the source rules that no compiler checks
   help         this text
 ";
@@ -60,6 +63,8 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("plugins", [flag, source]) if flag == "--std" => plugins::build(&workspace, Some(source.parse()?)),
         ("formats", []) => plugins::list_formats(&workspace),
         ("demo-model", []) => demo_model::ensure(&workspace),
+        ("bench", []) => bench::bench(&workspace, 1),
+        ("bench", [flag, threads]) if flag == "--threads" => bench::bench(&workspace, threads.parse()?),
         ("tidy", []) => tidy::check(&workspace),
         _ => bail!("unknown arguments: {}\n\n{USAGE}", args.join(" ")),
     }
