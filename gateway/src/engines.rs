@@ -42,6 +42,7 @@ impl Engines {
             enable_prefix_caching: config.enable_prefix_caching,
             prefix_caching_per_share: config.prefix_caching_per_tenant,
             kv_offloading_bytes: config.kv_offloading_size << 20,
+            kv_checksums: config.kv_checksums,
             speculation: config.speculative_config.as_ref().map(config::SpeculativeConfig::speculation),
             share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
             ..Config::default()

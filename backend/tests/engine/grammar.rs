@@ -52,7 +52,7 @@ impl Matcher for ThirdsMatcher {
         if hash % 9 == 1 && n > 4 {
             return Ok(None);
         }
-        Ok(Some(mask_of(|t| if (1..=3).contains(&t) { n >= 4 } else { (t + n) % 3 != 0 })))
+        Ok(Some(mask_of(|t| if (1..=3).contains(&t) { n >= 4 } else { !(t + n).is_multiple_of(3) })))
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Engine {
     pub prefix_caching_per_tenant: bool,
     /// Host memory for KV blocks that the device evicts, in MiB; they come back when a prefix matches.
     pub kv_offloading_size: usize,
+    /// Debug: compare complete KV blocks with their checksums before every step that reads them; much slower.
+    pub kv_checksums: bool,
     /// Guess tokens and check several in one step; absent: one token a step. Output is the same either way.
     pub speculative_config: Option<SpeculativeConfig>,
     /// Address of a `sluicegate engine --role prefill` that computes prompts; absent: this process does.
@@ -113,6 +115,7 @@ impl Default for Engine {
             enable_prefix_caching: true,
             prefix_caching_per_tenant: true,
             kv_offloading_size: 0,
+            kv_checksums: false,
             speculative_config: None,
             prefill: None,
             prefill_secret_file: None,
