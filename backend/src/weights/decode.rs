@@ -100,20 +100,36 @@ fn expand_fp8(codes: &Tensor, scales: &Tensor, block: [usize; 2], cols: usize) -
 /// The cast that keeps every value: codes stay, `scale_2 = 2^m`, block scales `2^(k-m)` as E4M3, each written twice.
 /// Powers of two from 2^-9 to 2^8 are E4M3 numbers, so it works while the exponents span no more than 17.
 fn mxfp4_as_nvfp4(packed: &Tensor, scales: &Tensor) -> Option<Values> {
-    let (&low, &high) = (scales.bytes().iter().min()?, scales.bytes().iter().max()?);
-    if high - low > 17 {
+    let (low, high) = exponents(packed.bytes(), scales.bytes()).unwrap_or((127, 127));
+    if high - low > SPAN {
         return None;
     }
     let m = i32::from(high) - 127 - 8;
-    let code = |k: u8| match i32::from(k) - 127 - m {
-        // Subnormal E4M3 numbers step by 2^-9.
-        e if e < -6 => 1u8 << (e + 9),
-        e => ((e + 7) as u8) << 3,
-    };
-    let doubled: Vec<u8> = scales.bytes().iter().flat_map(|&k| [code(k); 2]).collect();
+    // Whatever the scale of a block of zeros, its numbers are zero.
+    let doubled: Vec<u8> =
+        scales.bytes().iter().flat_map(|&k| [power_of_two(i32::from(k.clamp(low, high)) - 127 - m); 2]).collect();
     // 2^m may lie below the smallest normal F32.
     Some(Values::Nvfp4 { codes: packed.bytes().clone(), scales: doubled.into(), global: f64::from(m).exp2() as f32 })
         .filter(|_| (-149..=127).contains(&m))
+}
+
+/// Exponents that E4M3 block scales can span.
+pub(super) const SPAN: u8 = 17;
+
+/// Smallest and largest scale of the blocks that hold anything but zeros (of either sign).
+pub(super) fn exponents(packed: &[u8], scales: &[u8]) -> Option<(u8, u8)> {
+    let blocks = packed.chunks(MXFP4_GROUP / 2).zip(scales);
+    let used = blocks.filter(|(codes, _)| codes.iter().any(|b| b & 0x77 != 0)).map(|(_, &scale)| scale);
+    used.fold(None, |range, k| range.map_or(Some((k, k)), |(low, high): (u8, u8)| Some((low.min(k), high.max(k)))))
+}
+
+/// The E4M3 code of `2^e`, for -9 to 8.
+pub(super) fn power_of_two(e: i32) -> u8 {
+    match e {
+        // Subnormal numbers step by 2^-9.
+        ..-6 => 1u8 << (e + 9),
+        _ => ((e + 7) as u8) << 3,
+    }
 }
 
 /// E2M1 numbers have two significant bits, so BF16 holds them times any power of two in its range.
