@@ -34,6 +34,8 @@ pub struct StateSpec {
 pub struct CacheSpec {
     /// Context tokens in a KV block. A block id names the same block in every pool.
     pub block_tokens: u32,
+    /// Number formats of the rows, for people and the layout hash.
+    pub formats: String,
     /// All pools of all layers; the pools of one layer complete as one.
     pub pools: Vec<PoolSpec>,
     /// All per-sequence states.

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use sluicegate_kernels::batch::Limits;
 use sluicegate_kernels::blueprint::Blueprint;
-pub use sluicegate_kernels::ops::KvStore;
 
 use crate::exec::CacheSpec;
 use crate::layers::LoadError;
-use crate::models::{Model, ModelOptions, block_tokens};
+use crate::models::{CacheDtypes, Model, ModelOptions, block_tokens};
 use crate::weights::{Checkpoint, Dtype, ModelConfig, Tensor};
 
 /// Weights in one number format.
@@ -63,7 +62,7 @@ impl Inspection {
 ///
 /// # Errors
 /// All that is wrong with the folder.
-pub fn inspect(dir: &Path, kv_store: KvStore, rows: usize) -> Result<Inspection, LoadError> {
+pub fn inspect(dir: &Path, dtypes: CacheDtypes, rows: usize) -> Result<Inspection, LoadError> {
     let checkpoint = Checkpoint::open(dir)?;
     let config = checkpoint.config().clone();
     let block_tokens = block_tokens(&config, 16);
@@ -76,7 +75,11 @@ pub fn inspect(dir: &Path, kv_store: KvStore, rows: usize) -> Result<Inspection,
         slots: 0,
     };
     let mut device = Blueprint::new(limits);
-    let (_, caches) = Model::build(&checkpoint, ModelOptions { kv_store, block_tokens }, &mut device)?;
+    let (_, caches) = Model::build(
+        &checkpoint,
+        ModelOptions { dtypes, simulate: false, draft_tokens: 0, block_tokens },
+        &mut device,
+    )?;
     Ok(Inspection {
         config,
         formats: formats(&checkpoint),

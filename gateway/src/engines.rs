@@ -27,14 +27,14 @@ impl Engines {
     #[must_use]
     pub fn new(config: &config::Engine, tenants: &Tenants) -> Self {
         let prefill = config.prefill.zip(config.prefill_secret_file.clone());
-        let device = CpuRunOptions {
+        let device = config.numbers().of(CpuRunOptions {
             blocks: config.max_total_tokens.div_ceil(config.block_size),
             block_tokens: config.block_size,
             sequences: config.max_num_seqs,
             rows: config.max_num_batched_tokens,
             threads: config.threads,
             ..CpuRunOptions::default()
-        };
+        });
         let config = Config {
             max_num_seqs: config.max_num_seqs as usize,
             max_num_batched_tokens: config.max_num_batched_tokens as usize,

@@ -7,7 +7,7 @@ use crate::ops::{
     Act, Attention, Build, DeviceError, HostRows, Linear, Operand, Ops, Pool, Rope, RopeAppend, Rows, State, Step,
     Table, Vector,
 };
-use crate::sparse::{AppendRows, Compress, RotateTails, Select, SparseAttention, SparseOps};
+use crate::sparse::{Compress, FinishRows, RotateTails, Select, SparseAttention, SparseOps, WindowPool};
 use crate::tensor::{BuildError, Matrix};
 
 /// Bytes that a model asked for.
@@ -118,7 +118,8 @@ impl HyperOps for Blueprint {
 
 impl SparseOps for Blueprint {
     fn rotate_tails(&mut self, _: &RotateTails) {}
-    fn append_rows(&mut self, _: &AppendRows) {}
+    fn finish_rows(&mut self, _: &FinishRows) {}
+    fn keep_rows(&mut self, _: Act, _: &WindowPool) {}
     fn compress(&mut self, _: &Compress) {}
     fn select(&mut self, _: &Select) {}
     fn sparse_attention(&mut self, _: &SparseAttention) {}

@@ -54,11 +54,14 @@ pub const fn e8m0_to_f32(code: u8) -> f32 {
 /// The smallest power of two that brings `amax` to at most 448, as an E8M0 code; 2^0 for zero.
 #[must_use]
 pub fn block_scale(amax: f32) -> u8 {
-    if amax == 0.0 {
-        return 127;
-    }
-    // amax / 448 = m * 2^e with m in [1, 2): the next power of two is e, or e + 1 unless m is exactly 1.
-    let bits = (f64::from(amax) / f64::from(E4M3_MAX)).to_bits();
+    if amax == 0.0 { 127 } else { power_of_two_scale(amax, E4M3_MAX) }
+}
+
+/// The smallest power of two that brings `amax`, which is positive, to at most `most`, as an E8M0 code.
+#[must_use]
+pub fn power_of_two_scale(amax: f32, most: f32) -> u8 {
+    // amax / most = m * 2^e with m in [1, 2): the next power of two is e, or e + 1 unless m is exactly 1.
+    let bits = (f64::from(amax) / f64::from(most)).to_bits();
     let exponent = (bits >> 52) as i32 - 1023;
     let up = i32::from(bits & ((1 << 52) - 1) != 0);
     (exponent + up + 127).clamp(0, 254) as u8

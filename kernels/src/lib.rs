@@ -9,5 +9,6 @@ pub mod hyper;
 pub mod moe;
 pub mod nvfp4;
 pub mod ops;
+pub mod rows;
 pub mod sparse;
 pub mod tensor;

@@ -2,10 +2,12 @@
 //! compressed rows, of which an indexer selects some. Part of the specification, like [`crate::ops`].
 //!
 //! Rows are rotated at their end only. A compressor's pending state lives in the KV block of the last token that it has
-//! seen, so blocks are all there is to share, move and free.
+//! seen, so blocks are all there is to share, move and free. The window's rows live there too, in a ring: a block keeps those of
+//! its last tokens only, which is all that a continuation from its end can see.
 
 use crate::moe::Picks;
-use crate::ops::{Act, KvStore, Pool, Rope, Vector};
+use crate::ops::{Act, Pool, Rope, Vector};
+use crate::rows::{Rounding, RowStore};
 
 /// Arguments of [`SparseOps::rotate_tails`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,12 +20,14 @@ pub struct RotateTails {
     pub norm_eps: Option<f32>,
     /// Angles at the row's position, for the last `2 * frequencies` numbers.
     pub rope: Rope,
+    /// Of each rotated head.
+    pub rounding: Rounding,
 }
 
-/// Arguments of [`SparseOps::append_rows`].
+/// Arguments of [`SparseOps::finish_rows`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AppendRows {
-    /// One row per token.
+pub struct FinishRows {
+    /// One row per token, changed in place.
     pub rows: Act,
     /// RMS norm.
     pub gain: Vector,
@@ -31,10 +35,22 @@ pub struct AppendRows {
     pub eps: f32,
     /// Angles.
     pub rope: Rope,
-    /// One row per token.
+    /// Of the finished row.
+    pub rounding: Rounding,
+    /// The format that the row will be kept in.
+    pub store: RowStore,
+}
+
+/// The window's rows in a pool: a ring in each block. The row of position `p` is number `p % block_tokens % ring` of its
+/// block; a block that is full holds its last `ring` tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowPool {
+    /// One unit of `ring` rows per block.
     pub pool: Pool,
-    /// Its number format.
-    pub store: KvStore,
+    /// Rows in a block: at least the window, or all tokens of a block.
+    pub ring: usize,
+    /// Number format of the rows.
+    pub store: RowStore,
 }
 
 /// Arguments of [`SparseOps::compress`]. `w` is the width of a compressed row.
@@ -56,12 +72,17 @@ pub struct Compress {
     pub eps: f32,
     /// Angles at the group's first token.
     pub rope: Rope,
-    /// Pending state, one row of [`Compress::state_bytes`] per KV block.
+    /// Pending states, `slots` of [`Compress::state_bytes`] per KV block.
     pub state: Pool,
+    /// A block keeps the states after each of its last tokens, that of position `p` in slot `p % slots`: a sequence may be
+    /// continued from any of them, which is what taking back rejected drafts needs. 1 without drafts.
+    pub slots: usize,
+    /// Of a finished row.
+    pub rounding: Rounding,
     /// Finished rows, one per `ratio` tokens.
     pub pool: Pool,
     /// Their number format.
-    pub store: KvStore,
+    pub store: RowStore,
 }
 
 impl Compress {
@@ -87,7 +108,7 @@ pub struct Select {
     /// Tokens per row.
     pub ratio: usize,
     /// Their number format.
-    pub store: KvStore,
+    pub store: RowStore,
     /// The choice, by ascending row number.
     pub out: Picks,
 }
@@ -99,6 +120,8 @@ pub struct Compressed {
     pub pool: Pool,
     /// Tokens per row.
     pub ratio: usize,
+    /// Their number format.
+    pub store: RowStore,
     /// Only these; all visible ones without.
     pub picks: Option<Picks>,
 }
@@ -114,12 +137,12 @@ pub struct SparseAttention {
     pub scale: f32,
     /// Tokens that are seen uncompressed, the row's own included.
     pub window: usize,
-    /// Uncompressed rows, one per token.
-    pub pool: Pool,
-    /// Compressed rows.
+    /// Uncompressed rows of this step's tokens, finished.
+    pub rows: Act,
+    /// Those of earlier tokens.
+    pub earlier: WindowPool,
+    /// Compressed rows, which already hold this step's.
     pub compressed: Option<Compressed>,
-    /// Number format of all rows.
-    pub store: KvStore,
     /// For each head a score that takes part in the softmax and has no value.
     pub sinks: Vector,
     /// Angles, which are taken back from the results.
@@ -130,12 +153,15 @@ pub struct SparseAttention {
 
 /// Compressed sparse attention.
 pub trait SparseOps {
-    /// Normalises (if asked) and rotates the end of each head.
+    /// Normalises (if asked), rotates the end of, and rounds each head.
     fn rotate_tails(&mut self, args: &RotateTails);
-    /// Normalises rows, rotates their ends, and stores them in the row's slot of the pool.
-    fn append_rows(&mut self, args: &AppendRows);
+    /// Normalises rows, rotates their ends, rounds them, and makes of them what their pool would give back.
+    fn finish_rows(&mut self, args: &FinishRows);
+    /// Keeps finished rows of the step's tokens, in each block those of its last tokens: after the step's attention, because
+    /// the ring holds rows that its first tokens see.
+    fn keep_rows(&mut self, rows: Act, to: &WindowPool);
     /// For each channel of a finished group: `sum_t softmax_t(score_t + place) value_t`, over the group's tokens (and the earlier ones, with
-    /// overlap), ascending. The row is normalised, its end rotated, and stored. Unfinished groups wait in `state`.
+    /// overlap), ascending. The row is normalised, its end rotated, rounded, and stored. Unfinished groups wait in `state`.
     fn compress(&mut self, args: &Compress);
     /// Of the rows visible at position `p`, the first `(p + 1) / ratio`, chooses those with the largest
     /// `sum_h weight_h * factor * max(0, q_h . row)`; the lower number of equals.

@@ -11,7 +11,7 @@ use sluicegate_kernels::ops::KvStore;
 /// Logits at each position of each sequence, one row at a time on one thread with portable code.
 fn alone(arithmetic: Arithmetic, store: KvStore, sequences: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
     let isa = Isa::available()[0];
-    let mut layer = Layer::new(CpuOptions { threads: 1, arithmetic, isa }, store, 256);
+    let mut layer = Layer::new(CpuOptions { threads: 1, arithmetic, isa, ..CpuOptions::default() }, store, 256);
     let mut out = Vec::new();
     for (s, tokens) in sequences.iter().enumerate() {
         let table: Vec<u32> = (0..8).map(|b| (s * 8 + b) as u32).collect();
@@ -67,7 +67,7 @@ fn check(arithmetic: Arithmetic, store: KvStore, sequences: &[Vec<u32>], dice: u
             let place = |i: usize| (i * stride % 256) as u32;
             let tables: Vec<Vec<u32>> =
                 (0..sequences.len()).map(|s| (0..6).map(|b| place(b * sequences.len() + s)).collect()).collect();
-            let mut layer = Layer::new(CpuOptions { threads, arithmetic, isa }, store, 256);
+            let mut layer = Layer::new(CpuOptions { threads, arithmetic, isa, ..CpuOptions::default() }, store, 256);
             let found = together(&mut layer, sequences, &tables, dice);
             assert!(found == expected, "{isa:?}, {threads} threads, {arithmetic:?}, {store:?}");
         }

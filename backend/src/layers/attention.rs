@@ -6,7 +6,7 @@ use sluicegate_kernels::ops::{
 };
 
 use super::{Caches, LoadError, matrix, named, rope};
-use crate::exec::PoolSpec;
+use crate::models::kv_pool;
 use crate::weights::config::Attention as Config;
 use crate::weights::{self, Loader};
 
@@ -79,8 +79,7 @@ impl Attention {
         let (q, k) = (matrix::linear(q).map_err(refused())?, matrix::linear(k).map_err(refused())?);
         let (v, o) = (matrix::linear(v).map_err(refused())?, matrix::linear(o).map_err(refused())?);
         let kv = KvShape { heads: c.num_key_value_heads, head_dim: c.head_dim, store: setup.store };
-        let spec = PoolSpec { name: "kv", layer, tokens_per_row: 1, row_bytes: kv.row_bytes() as u32 };
-        let pool = setup.caches.pool(device, spec)?;
+        let pool = setup.caches.pool(device, kv_pool(layer, kv))?;
         let q_heads = c.num_attention_heads;
         let mut gains =
             |(q, k, eps): &(Vec<f32>, Vec<f32>, f32)| HeadNorm { q: device.vector(q), k: device.vector(k), eps: *eps };

@@ -27,6 +27,7 @@ pub trait FeedForward: Sized {
     fn forward<D: Ops>(&self, device: &mut D, normed: Operand, inner: Option<Operand>, x: Act);
 }
 
+#[derive(Debug)]
 struct LayerWeights<W> {
     attention_norm: Vec<f32>,
     attention: AttentionWeights,
@@ -54,6 +55,27 @@ pub struct Decoder<F> {
     inner: Option<Operand>,
 }
 
+/// Tensors of a model, as the checkpoint has them.
+#[derive(Debug)]
+pub struct DecoderWeights<W> {
+    ends: EndsWeights,
+    layers: Vec<LayerWeights<W>>,
+}
+
+impl<L> DecoderSetup<'_, L> {
+    /// Takes every tensor of the model.
+    pub fn load<W>(&self, load: &mut Loader<'_>, config: &ModelConfig) -> DecoderWeights<W>
+    where
+        L: Fn(&mut Loader<'_>, &str) -> W,
+    {
+        let ends = EndsWeights::load(load, config, HUGGING_FACE);
+        let layers = (0..config.num_hidden_layers).map(|i| load_layer(load, i, config, self)).collect();
+        // Old checkpoints store the rotary frequencies too.
+        load.ignore(|name| name.ends_with(".rotary_emb.inv_freq"));
+        DecoderWeights { ends, layers }
+    }
+}
+
 /// What an architecture chooses.
 #[derive(Debug)]
 pub struct DecoderSetup<'a, L> {
@@ -78,15 +100,9 @@ impl<F: FeedForward> Decoder<F> {
         caches: &mut Caches,
     ) -> Result<Self, LoadError> {
         let config = checkpoint.config();
-        let (ends, layers) = checkpoint.load(|load| {
-            let ends = EndsWeights::load(load, config, HUGGING_FACE);
-            let layers: Vec<_> = (0..config.num_hidden_layers).map(|i| load_layer(load, i, config, arch)).collect();
-            // Old checkpoints store the rotary frequencies too.
-            load.ignore(|name| name.ends_with(".rotary_emb.inv_freq"));
-            (ends, layers)
-        })?;
+        let DecoderWeights { ends, layers } = checkpoint.load(|load| arch.load(load, config))?;
         let (rope, qkv) = attention::shared(device, arch.attention);
-        let mut setup = AttentionSetup { caches, store: options.kv_store, rope, qkv };
+        let mut setup = AttentionSetup { caches, store: options.dtypes.kv_store()?, rope, qkv };
         let mut built: Vec<Layer<F>> = Vec::with_capacity(layers.len());
         for (i, w) in layers.iter().enumerate() {
             built.push(Layer {

@@ -51,10 +51,10 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// None yet, in blocks of so many tokens.
+    /// None yet, in blocks of so many tokens, in rows of these number formats.
     #[must_use]
-    pub fn new(block_tokens: u32) -> Self {
-        Self { spec: CacheSpec { block_tokens, ..CacheSpec::default() }, ..Self::default() }
+    pub fn new(block_tokens: u32, formats: String) -> Self {
+        Self { spec: CacheSpec { block_tokens, formats, ..CacheSpec::default() }, ..Self::default() }
     }
 
     /// Declares and allocates a pool.

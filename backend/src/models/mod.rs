@@ -1,25 +1,33 @@
 //! The architectures. Adding one is a file here and a row in [`Model::build`] and [`Model::forward`].
 
+mod cache;
 mod deepseek_v4;
 mod llama;
 mod qwen3;
 mod qwen3_moe;
 
-use sluicegate_kernels::ops::{Act, KvStore, Ops};
+use sluicegate_kernels::ops::{Act, Ops};
 
 use crate::layers::{Caches, LoadError};
-use crate::weights::Checkpoint;
 use crate::weights::config::{Family, ModelConfig};
+use crate::weights::{self, Asked, Checkpoint};
+pub(crate) use cache::kv_pool;
+pub use cache::{CacheDtypes, IndexCacheDtype, KvCacheDtype, cache_spec};
 use deepseek_v4::DeepseekV4;
 use llama::Llama;
 use qwen3::Qwen3;
 use qwen3_moe::Qwen3Moe;
 
 /// What a model is built with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelOptions {
-    /// Number format of cached keys and values.
-    pub kv_store: KvStore,
+    /// Number formats of caches.
+    pub dtypes: CacheDtypes,
+    /// Round what the vendor's kernels round (DeepSeek-V4: key-value rows to E4M3, index queries and keys to E2M1 after a
+    /// Hadamard transform), even where it is kept in more bits.
+    pub simulate: bool,
+    /// Tokens that a step may run ahead of what is accepted: caches keep what taking them back needs.
+    pub draft_tokens: u32,
     /// Tokens in a KV block; see [`block_tokens`].
     pub block_tokens: u32,
 }
@@ -47,6 +55,17 @@ pub fn block_tokens(config: &ModelConfig, wanted: u32) -> u32 {
     }
 }
 
+/// Every tensor that a model of this config has.
+#[must_use]
+pub fn survey(config: &ModelConfig) -> Vec<Asked> {
+    weights::survey(config, |load| match &config.family {
+        Family::Llama(t) => llama::ask(load, config, t),
+        Family::Qwen3(t) => qwen3::ask(load, config, t),
+        Family::Qwen3Moe(t, moe) => qwen3_moe::ask(load, config, t, moe),
+        Family::DeepseekV4(v4) => deepseek_v4::ask(load, config, v4),
+    })
+}
+
 impl Model {
     /// Takes a checkpoint's weights over to a device.
     ///
@@ -57,7 +76,7 @@ impl Model {
         options: ModelOptions,
         device: &mut D,
     ) -> Result<(Self, Caches), LoadError> {
-        let mut caches = Caches::new(options.block_tokens);
+        let mut caches = Caches::new(options.block_tokens, options.formats(checkpoint.config()));
         let c = &mut caches;
         let model = match &checkpoint.config().family {
             Family::Llama(t) => Self::Llama(llama::build(checkpoint, t, options, device, c)?),

@@ -6,7 +6,7 @@ use super::ModelOptions;
 use crate::layers::decoder::{Decoder, DecoderSetup};
 use crate::layers::mlp::{Mlp, MlpWeights};
 use crate::layers::{Caches, LoadError};
-use crate::weights::config::Transformer;
+use crate::weights::config::{ModelConfig, Transformer};
 use crate::weights::{Checkpoint, Loader};
 
 /// The model on a device.
@@ -19,8 +19,16 @@ pub(super) fn build<D: Ops>(
     device: &mut D,
     caches: &mut Caches,
 ) -> Result<Qwen3, LoadError> {
-    let hidden = checkpoint.config().hidden_size;
-    let feed = |load: &mut Loader<'_>, prefix: &str| MlpWeights::load(load, prefix.into(), hidden, t.intermediate_size);
-    let setup = DecoderSetup { attention: &t.attention, head_norms: true, feed };
-    Decoder::build(checkpoint, &setup, options, device, caches)
+    Decoder::build(checkpoint, &setup(t, checkpoint.config().hidden_size), options, device, caches)
+}
+
+fn setup(t: &Transformer, hidden: usize) -> DecoderSetup<'_, impl Fn(&mut Loader<'_>, &str) -> MlpWeights> {
+    let feed =
+        move |load: &mut Loader<'_>, prefix: &str| MlpWeights::load(load, prefix.into(), hidden, t.intermediate_size);
+    DecoderSetup { attention: &t.attention, head_norms: true, feed }
+}
+
+/// Asks for every tensor.
+pub(super) fn ask(load: &mut Loader<'_>, config: &ModelConfig, t: &Transformer) {
+    setup(t, config.hidden_size).load(load, config);
 }

@@ -7,7 +7,7 @@ use super::ModelOptions;
 use crate::layers::decoder::{Decoder, DecoderSetup};
 use crate::layers::moe::{Moe, MoeRule, MoeWeights, load_expert};
 use crate::layers::{Caches, LoadError};
-use crate::weights::config::{Moe as Config, Transformer};
+use crate::weights::config::{ModelConfig, Moe as Config, Transformer};
 use crate::weights::{Checkpoint, Loader};
 
 /// The model on a device.
@@ -20,13 +20,21 @@ pub(super) fn build<D: Ops>(
     device: &mut D,
     caches: &mut Caches,
 ) -> Result<Qwen3Moe, LoadError> {
-    let hidden = checkpoint.config().hidden_size;
-    let setup = DecoderSetup {
-        attention: &t.attention,
-        head_norms: true,
-        feed: |load: &mut Loader<'_>, prefix: &str| load_moe(load, prefix, hidden, moe),
-    };
-    Decoder::build(checkpoint, &setup, options, device, caches)
+    Decoder::build(checkpoint, &setup(t, moe, checkpoint.config().hidden_size), options, device, caches)
+}
+
+fn setup<'a>(
+    t: &'a Transformer,
+    moe: &'a Config,
+    hidden: usize,
+) -> DecoderSetup<'a, impl Fn(&mut Loader<'_>, &str) -> MoeWeights> {
+    let feed = move |load: &mut Loader<'_>, prefix: &str| load_moe(load, prefix, hidden, moe);
+    DecoderSetup { attention: &t.attention, head_norms: true, feed }
+}
+
+/// Asks for every tensor.
+pub(super) fn ask(load: &mut Loader<'_>, config: &ModelConfig, t: &Transformer, moe: &Config) {
+    setup(t, moe, config.hidden_size).load(load, config);
 }
 
 fn load_moe(load: &mut Loader<'_>, prefix: &str, hidden: usize, config: &Config) -> MoeWeights {

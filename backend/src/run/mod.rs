@@ -4,6 +4,7 @@ mod check;
 mod open;
 
 pub use open::{CpuRunOptions, open_cpu};
+pub use sluicegate_kernels::cpu::Arithmetic;
 
 use sluicegate_kernels::batch::{Batch, Extent};
 use sluicegate_kernels::ops::{HostRows, Ops, Step};

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use sluicegate_kernels::batch::Limits;
 use sluicegate_kernels::cpu::{Arithmetic, Cpu, CpuOptions, Isa};
-use sluicegate_kernels::ops::KvStore;
 
 use super::Runner;
 use crate::exec::{Capacity, ModelSpec};
 use crate::layers::LoadError;
-use crate::models::{Model, ModelOptions, block_tokens};
+use crate::models::{CacheDtypes, Model, ModelOptions, block_tokens};
 use crate::weights::Checkpoint;
+use crate::weights::config::Family;
 
 /// How a model runs on the CPU.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,12 @@ pub struct CpuRunOptions {
     pub sequences: u32,
     /// Rows in a step.
     pub rows: u32,
-    /// Number format of cached keys and values.
-    pub kv_store: KvStore,
+    /// Number formats of caches.
+    pub dtypes: CacheDtypes,
+    /// Round what the vendor's kernels round; see [`ModelOptions::simulate`]. In front of FP8 and FP4 weights, too.
+    pub simulate: bool,
+    /// Most drafted tokens in a step; see [`ModelOptions::draft_tokens`].
+    pub draft_tokens: u32,
     /// Reference or fast.
     pub arithmetic: Arithmetic,
     /// Threads; 0 is one for each core that the process may use.
@@ -32,14 +36,16 @@ pub struct CpuRunOptions {
 }
 
 impl Default for CpuRunOptions {
-    /// Fast arithmetic, BF16 cache of 32,768 tokens, 64 sequences.
+    /// Fast arithmetic, BF16 cache of 32,768 tokens, 64 sequences, roundings as the vendor's.
     fn default() -> Self {
         Self {
             blocks: 2048,
             block_tokens: 16,
             sequences: 64,
             rows: 512,
-            kv_store: KvStore::Bf16,
+            dtypes: CacheDtypes::BF16,
+            simulate: true,
+            draft_tokens: 0,
             arithmetic: Arithmetic::Fast,
             threads: 0,
         }
@@ -47,10 +53,10 @@ impl Default for CpuRunOptions {
 }
 
 impl CpuRunOptions {
-    /// The specification: f32 activations and cache, weights decoded exactly.
+    /// The specification: f32 activations and cache, weights decoded exactly, nothing rounded.
     #[must_use]
     pub fn reference() -> Self {
-        Self { kv_store: KvStore::F32, arithmetic: Arithmetic::Reference, ..Self::default() }
+        Self { dtypes: CacheDtypes::F32, simulate: false, arithmetic: Arithmetic::Reference, ..Self::default() }
     }
 }
 
@@ -75,9 +81,12 @@ pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, Load
     };
     let plain = CpuOptions::default();
     let threads = if options.threads == 0 { plain.threads } else { options.threads };
-    let cpu = CpuOptions { threads, arithmetic: options.arithmetic, isa: Isa::best() };
+    // It is DeepSeek's kernels that are known to round these.
+    let round_activations = options.simulate && matches!(config.family, Family::DeepseekV4(_));
+    let cpu = CpuOptions { threads, arithmetic: options.arithmetic, isa: Isa::best(), round_activations };
     let mut device = Cpu::new(cpu, limits).map_err(|e| LoadError::Device(e.to_string()))?;
-    let model_options = ModelOptions { kv_store: options.kv_store, block_tokens };
+    let CpuRunOptions { dtypes, simulate, draft_tokens, .. } = *options;
+    let model_options = ModelOptions { dtypes, simulate, draft_tokens, block_tokens };
     let (model, caches) = Model::build(&checkpoint, model_options, &mut device)?;
     let spec = ModelSpec {
         architecture: config.architecture.clone(),

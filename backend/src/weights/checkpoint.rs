@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::HeaderEntry;
 use super::config::{ModelConfig, Quantization, read_generation_eos};
 use super::error::{Problem, Problems, WeightsError};
-use super::loader::Loader;
+use super::loader::{Asked, Loader};
 use super::shard::open_shard;
 use super::tensor::Tensor;
 
@@ -93,6 +93,21 @@ impl Checkpoint {
         let problems = loader.finish();
         if problems.is_empty() { Ok(built) } else { Err(WeightsError::Problems(Problems(problems))) }
     }
+}
+
+/// Every tensor that an architecture's loading code asks for, without any checkpoint.
+pub(crate) fn survey(config: &ModelConfig, ask: impl FnOnce(&mut Loader<'_>)) -> Vec<Asked> {
+    let nothing = Checkpoint {
+        dir: PathBuf::new(),
+        config: config.clone(),
+        quantization: Quantization::default(),
+        eos_ids: Vec::new(),
+        tensors: BTreeMap::new(),
+        index: PathBuf::new(),
+    };
+    let mut loader = Loader::surveying(&nothing, &nothing.index);
+    ask(&mut loader);
+    loader.surveyed()
 }
 
 /// Finds the folder's tensors, and the file to name when one is missing.

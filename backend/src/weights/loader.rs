@@ -9,6 +9,25 @@ use super::error::Problem;
 use super::linear::Linear;
 use super::{Dtype, Tensor};
 
+/// A tensor that an architecture asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Name; of a linear layer, its prefix.
+    pub name: String,
+    /// Dimensions, slowest first.
+    pub shape: Vec<usize>,
+    /// A linear layer's weight, which may be in any number format.
+    pub linear: bool,
+}
+
+impl Asked {
+    /// Numbers in it.
+    #[must_use]
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&n| n as u64).product()
+    }
+}
+
 /// Given to the closure of [`Checkpoint::load`].
 #[derive(Debug)]
 pub struct Loader<'a> {
@@ -16,11 +35,30 @@ pub struct Loader<'a> {
     index: &'a Path,
     taken: HashSet<String>,
     problems: Vec<Problem>,
+    /// Everything that is asked for, when nothing but that is wanted.
+    asked: Option<Vec<Asked>>,
 }
 
 impl<'a> Loader<'a> {
     pub(crate) fn new(checkpoint: &'a Checkpoint, index: &'a Path) -> Self {
-        Self { checkpoint, index, taken: HashSet::new(), problems: Vec::new() }
+        Self { checkpoint, index, taken: HashSet::new(), problems: Vec::new(), asked: None }
+    }
+
+    /// One that hands out stand-ins only, and notes what they stand for.
+    pub(crate) fn surveying(checkpoint: &'a Checkpoint, index: &'a Path) -> Self {
+        Self { asked: Some(Vec::new()), ..Self::new(checkpoint, index) }
+    }
+
+    /// What was asked for.
+    pub(crate) fn surveyed(self) -> Vec<Asked> {
+        self.asked.unwrap_or_default()
+    }
+
+    /// Whether this tensor is only noted.
+    fn notes(&mut self, name: &str, shape: &[usize], linear: bool) -> bool {
+        let Some(asked) = &mut self.asked else { return false };
+        asked.push(Asked { name: name.into(), shape: shape.to_vec(), linear });
+        true
     }
 
     /// Is there such a tensor?
@@ -31,6 +69,9 @@ impl<'a> Loader<'a> {
 
     /// The weight `prefix.weight` of `out` x `cols`, in whichever format it is stored.
     pub fn linear(&mut self, prefix: &str, out: usize, cols: usize) -> Linear {
+        if self.notes(prefix, &[out, cols], true) {
+            return Linear::Float(Tensor::absent(prefix));
+        }
         let found = self.detect_linear(prefix, out, cols);
         self.or_stand_in(found, || Linear::Float(Tensor::absent(prefix)))
     }
@@ -48,6 +89,9 @@ impl<'a> Loader<'a> {
 
     /// A tensor of exactly this shape and one of these dtypes.
     pub fn tensor(&mut self, name: &str, shape: &[usize], dtypes: &[Dtype]) -> Tensor {
+        if self.notes(name, shape, false) {
+            return Tensor::absent(name);
+        }
         let found = self.take(name).ok_or_else(|| (name.to_owned(), format!("is missing (shape {shape:?})")));
         let checked = found.and_then(|t| {
             expect_dtype(&t, dtypes)?;

@@ -30,10 +30,11 @@ mod tensor;
 mod write;
 
 pub use checkpoint::Checkpoint;
+pub(crate) use checkpoint::survey;
 pub use config::ModelConfig;
 pub use dtype::Dtype;
 pub use error::{Problem, Problems, WeightsError};
 pub use header::{HeaderEntry, read_header};
 pub use linear::Linear;
-pub use loader::Loader;
+pub use loader::{Asked, Loader};
 pub use tensor::Tensor;

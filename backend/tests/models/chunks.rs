@@ -39,6 +39,49 @@ fn chunking_does_not_matter_to_deepseek_v4() {
     }
 }
 
+/// Every number format of the caches, with and without the reference's roundings.
+#[test]
+fn chunking_does_not_matter_to_deepseek_v4_in_any_cache_format() {
+    use sluicegate_backend::models::{CacheDtypes, IndexCacheDtype, KvCacheDtype};
+    for (kv, index, simulate) in [
+        (KvCacheDtype::Fp8, IndexCacheDtype::Fp4, true),
+        (KvCacheDtype::Fp8, IndexCacheDtype::Fp8, false),
+        (KvCacheDtype::F16, IndexCacheDtype::Bf16, true),
+    ] {
+        let dtypes = CacheDtypes { kv, index };
+        let options = CpuRunOptions { block_tokens: 128, dtypes, simulate, ..CpuRunOptions::default() };
+        check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", options);
+    }
+}
+
+/// Drafts that are rejected leave nothing behind: after wrong tokens, the right ones give what they give without.
+#[test]
+fn deepseek_v4_takes_rejected_drafts_back() {
+    let golden = Golden::read("deepseek_v4_mixed");
+    let drafts = 3;
+    let options = CpuRunOptions { block_tokens: 128, draft_tokens: drafts, ..CpuRunOptions::default() };
+    let mut runner = open(&model("deepseek_v4_nvfp4_mixed"), options);
+    let table: Vec<u32> = (0..8).collect();
+    for p in &golden.prompts {
+        let tokens: Vec<u32> = p.ids.iter().chain(&p.greedy).copied().collect();
+        let whole = logits(&mut runner, &tokens, &[160], &table);
+        let mut start = 0;
+        // Each step runs one right token and three more, of which the first `right` are right, and keeps the right ones.
+        for right in [0, 1, 2, 3, 0].into_iter().cycle() {
+            if start + 1 + right > tokens.len() {
+                break;
+            }
+            let mut step = tokens[start..=start + right].to_vec();
+            step.resize(1 + drafts as usize, 7);
+            let mut rows = runner.logits(&crate::drive::plan(&step, start as u32, &table)).unwrap();
+            for i in 0..=right {
+                assert!(rows.row(i) == whole[start + i], "{} position {}", p.name, start + i);
+            }
+            start += 1 + right;
+        }
+    }
+}
+
 #[test]
 fn chunking_does_not_matter_to_experts() {
     check("qwen3moe", "qwen3moe", CpuRunOptions::default());

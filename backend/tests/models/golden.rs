@@ -41,6 +41,12 @@ impl Golden {
         Self { prompts: set.prompts, tensors: file("safetensors") }
     }
 
+    /// Rows of a tensor that not every prompt has.
+    pub(crate) fn rows_or_none(&self, name: &str) -> Option<Vec<Vec<f32>>> {
+        let all = SafeTensors::deserialize(&self.tensors).expect("a golden");
+        all.tensor(name).is_ok_and(|t| t.shape()[0] > 0).then(|| self.rows(name))
+    }
+
     /// Rows of a two-dimensional tensor.
     pub(crate) fn rows(&self, name: &str) -> Vec<Vec<f32>> {
         let all = SafeTensors::deserialize(&self.tensors).expect("a golden");

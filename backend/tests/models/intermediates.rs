@@ -44,42 +44,110 @@ fn check_selections(golden: &Golden, p: &Prompt, probe: &Probe, k: usize) {
     }
 }
 
-#[test]
-fn deepseek_v4() {
-    let golden = Golden::read("deepseek_v4");
+/// What goes into each sublayer and what comes out, before and after the whole stack.
+fn check_sublayers(golden: &Golden, p: &Prompt, probe: &Probe) -> f32 {
     let mut worst = 0f32;
-    for p in &golden.prompts {
-        let (probe, _) = probe::run(&model("deepseek_v4"), &p.ids, None);
-        worst = worst.max(check_experts(&golden, p, &probe, 2));
-        check_selections(&golden, p, &probe, 4);
-        for (i, ((input, mix), streams)) in probe.inputs.iter().zip(&probe.streams).enumerate() {
-            let (layer, part) = (i / 2, ["attn", "ffn"][i % 2]);
-            let name = |what: &str| format!("{}.L{layer}.{what}", p.name);
-            let cut = |from: usize, n: usize| at(mix, p).iter().map(|r| r[from..][..n].to_vec()).collect::<Vec<_>>();
-            worst = worst.max(compare(&golden, &name(&format!("{part}_hc_collapsed")), &at(input, p)));
-            worst = worst.max(compare(&golden, &name(&format!("{part}_hc_post")), &cut(0, 4)));
-            worst = worst.max(compare(&golden, &name(&format!("{part}_hc_comb")), &cut(4, 16)));
-            if part == "attn" {
-                worst = worst.max(compare(&golden, &name("mid"), &at(streams, p)));
-            } else {
-                // Row 0 of `hidden` is the embedding.
-                let hidden = golden.rows(&format!("{}.hidden", p.name)).concat();
-                let one = hidden.len() / 5;
-                worst = worst.max(distance(&at(streams, p).concat(), &hidden[(layer + 1) * one..][..one]));
-            }
+    let layers = probe.outputs.len() / 2;
+    for (i, output) in probe.outputs.iter().enumerate() {
+        let name = |what: &str| format!("{}.L{}.{}_{what}", p.name, i / 2, ["attn", "ffn"][i % 2]);
+        worst = worst.max(compare(golden, &name("in"), &at(&probe.norms[i].1, p)));
+        worst = worst.max(compare(golden, &name("out"), &at(output, p)));
+    }
+    assert_eq!(probe.norms.len(), 2 * layers + 1, "a norm for each sublayer, and the last one");
+    let (_, last) = probe.norms.last().expect("the last one");
+    worst.max(compare(golden, &format!("{}.final_norm", p.name), &at(last, p)))
+}
+
+/// The residual stream in front of each layer and behind the last.
+fn check_residual(golden: &Golden, p: &Prompt, probe: &Probe) -> f32 {
+    let hidden = golden.rows(&format!("{}.hidden", p.name)).concat();
+    let layers = probe.outputs.len() / 2;
+    let one = hidden.len() / (layers + 1);
+    let mut worst = 0f32;
+    for (layer, (x, _)) in probe.norms.iter().step_by(2).enumerate() {
+        worst = worst.max(distance(&at(x, p).concat(), &hidden[layer * one..][..one]));
+    }
+    worst
+}
+
+fn check_compressed(golden: &Golden, p: &Prompt, probe: &Probe) -> f32 {
+    let mut worst = 0f32;
+    // Each layer's own rows; those of the indexers, which come after them at ratio 4, are not stored.
+    for (rows, layer) in [0, 2, 3].map(|i| &probe.compressed[i]).into_iter().zip(1..) {
+        let stored = golden.rows_or_none(&format!("{}.L{layer}.compressed_kv", p.name));
+        let Some(expected) = stored else {
+            assert!(rows.is_empty(), "{} layer {layer} has rows that the oracle has not", p.name);
+            continue;
+        };
+        assert_eq!(rows.len(), expected.len(), "{} layer {layer}", p.name);
+        worst = worst.max(distance(&rows.concat(), &expected.concat()));
+    }
+    worst
+}
+
+fn check_streams(golden: &Golden, p: &Prompt, probe: &Probe) -> f32 {
+    let mut worst = 0f32;
+    // All streams begin as the embedding.
+    let hidden = golden.rows(&format!("{}.hidden", p.name)).concat();
+    let one = hidden.len() / 5;
+    for (i, ((input, mix), streams)) in probe.inputs.iter().zip(&probe.streams).enumerate() {
+        let (layer, part) = (i / 2, ["attn", "ffn"][i % 2]);
+        let name = |what: &str| format!("{}.L{layer}.{what}", p.name);
+        let cut = |from: usize, n: usize| at(mix, p).iter().map(|r| r[from..][..n].to_vec()).collect::<Vec<_>>();
+        worst = worst.max(compare(golden, &name(&format!("{part}_hc_collapsed")), &at(input, p)));
+        worst = worst.max(compare(golden, &name(&format!("{part}_hc_post")), &cut(0, 4)));
+        worst = worst.max(compare(golden, &name(&format!("{part}_hc_comb")), &cut(4, 16)));
+        if part == "attn" {
+            worst = worst.max(compare(golden, &name("mid"), &at(streams, p)));
+        } else {
+            worst = worst.max(distance(&at(streams, p).concat(), &hidden[(layer + 1) * one..][..one]));
         }
     }
-    println!("deepseek_v4 intermediates: largest difference {worst:e}");
-    assert!(worst <= TOLERANCE, "{worst}");
+    worst
+}
+
+fn check_v4(set: &str, dir: &str) {
+    let golden = Golden::read(set);
+    let mut worst = 0f32;
+    for p in &golden.prompts {
+        let (probe, _) = probe::run(&model(dir), &p.ids, None);
+        worst = worst.max(check_experts(&golden, p, &probe, 2));
+        check_selections(&golden, p, &probe, 4);
+        worst = worst.max(check_streams(&golden, p, &probe));
+        worst = worst.max(check_sublayers(&golden, p, &probe));
+        worst = worst.max(check_compressed(&golden, p, &probe));
+    }
+    println!("{dir} intermediates: largest difference {worst:e}");
+    assert!(worst <= TOLERANCE, "{dir}: {worst}");
 }
 
 #[test]
-fn qwen3_moe_experts() {
-    let golden = Golden::read("qwen3moe");
-    for p in &golden.prompts {
-        let (probe, _) = probe::run(&model("qwen3moe"), &p.ids, None);
-        let worst = check_experts(&golden, p, &probe, 2);
-        assert!(worst <= TOLERANCE, "{worst}");
+fn deepseek_v4() {
+    check_v4("deepseek_v4", "deepseek_v4");
+}
+
+#[test]
+fn deepseek_v4_quantized() {
+    check_v4("deepseek_v4_nvfp4", "deepseek_v4_nvfp4_modelopt");
+    check_v4("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed");
+}
+
+#[test]
+fn grouped_query_models() {
+    for (set, dir) in
+        [("llama", "llama"), ("llama_nvfp4", "llama_nvfp4_ct"), ("qwen3", "qwen3"), ("qwen3moe", "qwen3moe")]
+    {
+        let golden = Golden::read(set);
+        let mut worst = 0f32;
+        for p in &golden.prompts {
+            let (probe, _) = probe::run(&model(dir), &p.ids, None);
+            if set == "qwen3moe" {
+                worst = worst.max(check_experts(&golden, p, &probe, 2));
+            }
+            worst = worst.max(check_sublayers(&golden, p, &probe)).max(check_residual(&golden, p, &probe));
+        }
+        println!("{dir} intermediates: largest difference {worst:e}");
+        assert!(worst <= TOLERANCE, "{dir}: {worst}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_backend::api::{GenerateRequest, Sampling};
+use sluicegate_backend::models::CacheDtypes;
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_backend::verify;
 
@@ -55,6 +56,13 @@ fn check(set: &str, dir: &str, count: usize, options: CpuRunOptions) {
 #[test]
 fn deepseek_v4() {
     check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 60, CpuRunOptions::default());
+}
+
+/// 8-bit rows, 4-bit index keys.
+#[test]
+fn deepseek_v4_in_the_formats_it_is_served_with() {
+    let options = CpuRunOptions { dtypes: CacheDtypes::FP8, ..CpuRunOptions::default() };
+    check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 30, options);
 }
 
 #[test]

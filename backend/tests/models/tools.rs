@@ -1,6 +1,6 @@
 //! The trained DeepSeek-V4 toy writes the tool calls that the oracle wrote.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sluicegate_backend::run::CpuRunOptions;
@@ -8,30 +8,34 @@ use sluicegate_backend::run::CpuRunOptions;
 use crate::drive::{decode, open};
 
 #[derive(Deserialize)]
-struct Request {
+pub(crate) struct Request {
     name: String,
-    prompt_ids: Vec<u32>,
+    pub(crate) prompt_ids: Vec<u32>,
     output_ids: Vec<u32>,
-    nvfp4_output_ids: Vec<u32>,
+    pub(crate) nvfp4_output_ids: Vec<u32>,
     min_gap: f32,
 }
 
 /// Below this distance between best and second logit, roundings may decide.
 const GAP: f32 = 0.2;
 
-fn requests() -> Vec<Request> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-dsv4-tools/bf16/goldens.json");
+/// The model in one of its formats.
+pub(crate) fn folder(format: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-dsv4-tools").join(format)
+}
+
+pub(crate) fn requests() -> Vec<Request> {
+    let path = folder("bf16").join("goldens.json");
     serde_json::from_slice(&std::fs::read(path).expect("goldens")).expect("goldens")
 }
 
-fn check(folder: &str, output: impl Fn(&Request) -> &Vec<u32>) -> usize {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-dsv4-tools").join(folder);
-    let mut runner = open(&dir, CpuRunOptions { block_tokens: 128, ..CpuRunOptions::reference() });
+fn check(format: &str, output: impl Fn(&Request) -> &Vec<u32>) -> usize {
+    let mut runner = open(&folder(format), CpuRunOptions { block_tokens: 128, ..CpuRunOptions::reference() });
     let mut compared = 0;
     for r in requests().iter().filter(|r| r.min_gap > GAP) {
         let expected = output(r);
         let found = decode(&mut runner, std::slice::from_ref(&r.prompt_ids), expected.len());
-        assert_eq!(&found[0], expected, "{folder} {}", r.name);
+        assert_eq!(&found[0], expected, "{format} {}", r.name);
         compared += 1;
     }
     compared
@@ -50,8 +54,7 @@ fn calls_of_the_nvfp4_model() {
 /// In fast arithmetic, with a BF16 cache, as served by default: roundings may turn what was close.
 #[test]
 fn calls_in_fast_arithmetic() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-dsv4-tools/nvfp4");
-    let mut runner = open(&dir, CpuRunOptions { block_tokens: 128, ..CpuRunOptions::default() });
+    let mut runner = open(&folder("nvfp4"), CpuRunOptions { block_tokens: 128, ..CpuRunOptions::default() });
     let all = requests();
     let same = |r: &&Request| {
         decode(&mut runner, std::slice::from_ref(&r.prompt_ids), r.nvfp4_output_ids.len())[0] == r.nvfp4_output_ids

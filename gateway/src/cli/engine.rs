@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use sluicegate_backend::engine::{Config, PrefillServer};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 
+use crate::config::Numbers;
 use crate::engines::read_secret;
 
 /// How long running sequences may take to finish after a signal.
@@ -45,6 +46,9 @@ pub(super) struct Engine {
     /// Context tokens in one KV block, the same as the gateway's.
     #[arg(long, default_value_t = 16)]
     block_size: u32,
+    /// Number formats, the same as the gateway's.
+    #[command(flatten)]
+    numbers: Numbers,
 }
 
 impl Engine {
@@ -60,6 +64,7 @@ impl Engine {
             threads: self.threads,
             ..CpuRunOptions::default()
         };
+        let options = self.numbers.of(options);
         let executor = open_cpu(&self.model, &options).with_context(|| self.model.display().to_string())?;
         let Role::Prefill = self.role;
         let server = PrefillServer::start(Box::new(executor), &Config::default(), self.listen, secret)?;

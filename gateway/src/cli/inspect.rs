@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use sluicegate_backend::inspect::{Inspection, KvStore, inspect};
+use clap::Args;
+use sluicegate_backend::inspect::{Inspection, inspect};
+
+use crate::config::Numbers;
 
 /// Arguments of `sluicegate inspect`.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     /// Model folder.
     dir: PathBuf,
-    /// Number format of cached keys and values.
-    #[arg(long, value_enum, default_value_t = Kv::Bf16)]
-    kv_cache_dtype: Kv,
+    /// Number formats.
+    #[command(flatten)]
+    numbers: Numbers,
     /// Device memory in GiB: say how much context fits.
     #[arg(long, value_name = "GIB")]
     memory: Vec<f64>,
@@ -21,28 +23,13 @@ pub(super) struct Inspect {
     max_num_batched_tokens: usize,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kv {
-    /// bfloat16.
-    Bf16,
-    /// Half precision.
-    F16,
-    /// Single precision.
-    F32,
-}
-
 impl Inspect {
     /// Prints what was found.
     ///
     /// # Errors
     /// All that is wrong with the folder.
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let store = match self.kv_cache_dtype {
-            Kv::Bf16 => KvStore::Bf16,
-            Kv::F16 => KvStore::F16,
-            Kv::F32 => KvStore::F32,
-        };
-        print(&inspect(&self.dir, store, self.max_num_batched_tokens)?, &self.memory);
+        print(&inspect(&self.dir, self.numbers.dtypes(), self.max_num_batched_tokens)?, &self.memory);
         Ok(())
     }
 }

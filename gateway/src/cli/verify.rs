@@ -10,6 +10,7 @@ use sluicegate_backend::exec::Executor;
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_backend::verify::{self, ModeReport};
 
+use crate::config::Numbers;
 use crate::text::Tokenizer;
 
 /// Openings of the built-in prompts; each is used in several lengths and with several samplings.
@@ -37,6 +38,9 @@ pub(super) struct Verify {
     /// Most tokens to generate for each request.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
+    /// Number formats.
+    #[command(flatten)]
+    numbers: Numbers,
     /// Prompts, one a line, instead of the built-in ones; repeated until there is one for each concurrent request.
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
@@ -51,6 +55,7 @@ impl Verify {
         let requests = self.requests()?;
         let options =
             CpuRunOptions { sequences: self.concurrency.max(CpuRunOptions::default().sequences), ..Default::default() };
+        let options = self.numbers.of(options);
         let dir = self.model.clone();
         let mut make = || {
             let executor = open_cpu(&dir, &options).map_err(|e| e.to_string())?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use sluicegate_backend::draft::{Method, Speculation};
 
+use super::numbers::{Arithmetic, IndexDtype, KvDtype, Numbers};
 use super::{Broken, require};
 
 /// `[engine]`.
@@ -28,6 +29,14 @@ pub struct Engine {
     pub enable_prefix_caching: bool,
     /// Only a tenant's own prompts are reused, so that timing tells nothing about others'.
     pub prefix_caching_per_tenant: bool,
+    /// Arithmetic of the CPU.
+    pub arithmetic: Arithmetic,
+    /// Number format of cached keys and values.
+    pub kv_cache_dtype: KvDtype,
+    /// Number format of an indexer's cached keys (DeepSeek-V4).
+    pub index_cache_dtype: IndexDtype,
+    /// Round what the vendor's kernels round (DeepSeek-V4).
+    pub activation_simulation: bool,
     /// Host memory for KV blocks that the device evicts, in MiB; they come back when a prefix matches.
     pub kv_offloading_size: usize,
     /// Debug: compare complete KV blocks with their checksums before every step that reads them; much slower.
@@ -114,6 +123,10 @@ impl Default for Engine {
             max_queued_requests: 1024,
             enable_prefix_caching: true,
             prefix_caching_per_tenant: true,
+            arithmetic: Arithmetic::default(),
+            kv_cache_dtype: KvDtype::default(),
+            index_cache_dtype: IndexDtype::default(),
+            activation_simulation: true,
             kv_offloading_size: 0,
             kv_checksums: false,
             speculative_config: None,
@@ -124,6 +137,13 @@ impl Default for Engine {
 }
 
 impl Engine {
+    /// How numbers are computed and kept.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        let Self { arithmetic, kv_cache_dtype, index_cache_dtype, activation_simulation, .. } = *self;
+        Numbers { arithmetic, kv_cache_dtype, index_cache_dtype, activation_simulation }
+    }
+
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let at_least_one = |value: usize, key: &str| require(value > 0, format!("engine.{key}"), "must be at least 1");
         at_least_one(self.max_total_tokens as usize, "max_total_tokens")?;
@@ -142,9 +162,9 @@ impl Engine {
         self.speculative_config.as_ref().map_or(Ok(()), SpeculativeConfig::validate)?;
         let block = self.block_size;
         require(
-            block > 0 && block.is_multiple_of(16) && block <= 256,
+            block > 0 && block.is_multiple_of(16) && block <= 4096,
             "engine.block_size",
-            "must be a multiple of 16 up to 256",
+            "must be a multiple of 16 up to 4096",
         )
     }
 }

@@ -6,7 +6,7 @@
 mod attention;
 mod build;
 mod cells;
-mod element;
+pub(crate) mod element;
 mod hyper;
 mod isa;
 mod kv;
@@ -51,13 +51,16 @@ pub struct CpuOptions {
     pub arithmetic: Arithmetic,
     /// Instructions to use.
     pub isa: Isa,
+    /// Activations in front of FP8 and FP4 weights are rounded to E4M3, 128 to a power-of-two scale, as DeepSeek's kernels do
+    /// (fast arithmetic rounds those in front of FP4 weights to int8 instead).
+    pub round_activations: bool,
 }
 
 impl Default for CpuOptions {
     /// Fast arithmetic with the best instructions on every core that this process may use.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads, arithmetic: Arithmetic::Fast, isa: Isa::best() }
+        Self { threads, arithmetic: Arithmetic::Fast, isa: Isa::best(), round_activations: false }
     }
 }
 
@@ -74,6 +77,7 @@ struct ActMemory {
 pub struct Cpu {
     isa: Isa,
     arithmetic: Arithmetic,
+    round_activations: bool,
     limits: Limits,
     threads: Threads,
     scratch: Vec<Scratch>,
@@ -111,6 +115,7 @@ impl Cpu {
         Ok(Self {
             isa: options.isa,
             arithmetic: options.arithmetic,
+            round_activations: options.round_activations,
             limits,
             scratch: (0..threads.count()).map(|_| Scratch::default()).collect(),
             lines: vec![Vec::new(); threads.count()],

@@ -54,9 +54,14 @@ impl StepRows {
         &self.extents
     }
 
+    /// The rows of a row's sequence.
+    pub(crate) fn extent(&self, row: usize) -> &Extent {
+        &self.extents[self.extent_of_row[row] as usize]
+    }
+
     /// The block table of a row's sequence.
     pub(crate) fn table(&self, row: usize) -> &[u32] {
-        let e = &self.extents[self.extent_of_row[row] as usize];
+        let e = self.extent(row);
         &self.tables[e.table as usize..][..e.table_len as usize]
     }
 

@@ -1,17 +1,16 @@
 //! Attention of one layer: a window of rows, compressed rows, and at ratio 4 an indexer that selects some of those.
 
 use sluicegate_kernels::moe::Picks;
-use sluicegate_kernels::ops::{Act, KvStore, Linear, Operand, Ops, Rope, Vector};
-use sluicegate_kernels::sparse::{AppendRows, Compressed, RotateTails, Select, SparseAttention};
+use sluicegate_kernels::ops::{Act, Linear, Operand, Ops, Rope, Vector};
+use sluicegate_kernels::rows::Rounding;
+use sluicegate_kernels::sparse::{Compressed, FinishRows, RotateTails, Select, SparseAttention, WindowPool};
 
+use super::caches::{CompressorPools, INDEXED, LayerPools, query_rounding};
 use super::compressor::{Compressor, CompressorSetup, CompressorWeights};
-use crate::exec::PoolSpec;
 use crate::layers::{Caches, LoadError, matrix, named};
+use crate::models::ModelOptions;
 use crate::weights::config::{DeepseekV4 as Config, ModelConfig};
 use crate::weights::{self, Loader};
-
-/// Compressors of this ratio have an indexer.
-const INDEXED: usize = 4;
 
 #[derive(Debug)]
 struct IndexerWeights {
@@ -104,7 +103,7 @@ pub(super) struct AttentionSetup<'a> {
     pub(super) config: &'a ModelConfig,
     pub(super) v4: &'a Config,
     pub(super) caches: &'a mut Caches,
-    pub(super) store: KvStore,
+    pub(super) options: ModelOptions,
     /// Of layers without and with a compressor.
     pub(super) ropes: [Rope; 2],
     pub(super) buffers: AttentionBuffers,
@@ -130,7 +129,7 @@ pub(super) struct Attention {
     o_a: Vec<Linear>,
     o_b: Linear,
     rotate: RotateTails,
-    append: AppendRows,
+    finish: FinishRows,
     compressor: Option<Compressor>,
     indexer: Option<Indexer>,
     attend: SparseAttention,
@@ -144,34 +143,31 @@ impl Attention {
         layer: u32,
         setup: &mut AttentionSetup<'_>,
     ) -> Result<Self, LoadError> {
-        let (c, b, eps, store) = (setup.v4, setup.buffers, setup.config.rms_norm_eps, setup.store);
+        let (c, b, eps) = (setup.v4, setup.buffers, setup.config.rms_norm_eps);
+        let pools = LayerPools::new(c, layer, setup.options);
         let rope = setup.ropes[usize::from(w.ratio > 0)];
         let refused = || named(&w.prefix);
-        let spec = PoolSpec { name: "window", layer, tokens_per_row: 1, row_bytes: (c.head_dim * store.size()) as u32 };
-        let pool = setup.caches.pool(device, spec)?;
-        let mut compressing = CompressorSetup {
-            caches: setup.caches,
-            layer,
-            eps,
-            rope,
-            store,
-            names: if w.ratio == INDEXED { ["csa", "csa_state"] } else { ["hca", "hca_state"] },
-            scratch: b.compress,
-        };
-        let compressor = w.compressor.as_ref().map(|w| Compressor::build(w, device, &mut compressing)).transpose()?;
-        compressing.names = ["index_k", "index_state"];
-        let indexer = w.indexer.as_ref().map(|i| Indexer::build(i, w, device, &mut compressing, (c, b))).transpose()?;
+        let pool = setup.caches.pool(device, pools.window.spec.clone())?;
+        let earlier = WindowPool { pool, ring: pools.ring, store: pools.window.store };
+        let queries = query_rounding(setup.options);
+        let mut compressing = CompressorSetup { caches: setup.caches, eps, rope, scratch: b.compress };
+        let compressor = w.compressor.as_ref().zip(pools.compressor.as_ref());
+        let compressor = compressor.map(|(w, p)| Compressor::build(w, device, &mut compressing, p)).transpose()?;
+        let indexer = w.indexer.as_ref().zip(pools.indexer.as_ref());
+        let build = |(i, p)| Indexer::build((i, p), w, device, &mut compressing, (c, b, queries));
+        let indexer = indexer.map(build).transpose()?;
         let picks = indexer.as_ref().map(|_| b.picks);
-        let compressed = compressor.as_ref().map(|k| Compressed { pool: k.pool(), ratio: w.ratio, picks });
+        let compressed = compressor.as_ref().map(Compressor::compress);
+        let compressed = compressed.map(|k| Compressed { pool: k.pool, ratio: w.ratio, store: k.store, picks });
         let heads = c.num_attention_heads;
         let attend = SparseAttention {
             q: b.q,
             heads,
             scale: (c.head_dim as f32).powf(-0.5),
             window: c.sliding_window,
-            pool,
+            rows: b.row,
+            earlier,
             compressed,
-            store,
             sinks: device.vector(&w.sinks),
             rope,
             out: b.heads,
@@ -192,8 +188,15 @@ impl Attention {
             kv,
             o_a,
             o_b,
-            rotate: RotateTails { heads: b.q, count: heads, norm_eps: Some(eps), rope },
-            append: AppendRows { rows: b.row, gain: device.vector(&w.kv_norm), eps, rope, pool, store },
+            rotate: RotateTails { heads: b.q, count: heads, norm_eps: Some(eps), rope, rounding: Rounding::Exact },
+            finish: FinishRows {
+                rows: b.row,
+                gain: device.vector(&w.kv_norm),
+                eps,
+                rope,
+                rounding: pools.window.rounding,
+                store: pools.window.store,
+            },
             compressor,
             indexer,
             attend,
@@ -220,7 +223,7 @@ impl Attention {
         device.linear(x.low, self.q_b, b.q);
         device.rotate_tails(&self.rotate);
         device.linear(x.normed, self.kv, b.row);
-        device.append_rows(&self.append);
+        device.finish_rows(&self.finish);
         if let Some(compressor) = &self.compressor {
             compressor.forward(device, x.normed);
         }
@@ -228,6 +231,7 @@ impl Attention {
             indexer.forward(device, x);
         }
         device.sparse_attention(&self.attend);
+        device.keep_rows(b.row, &self.attend.earlier);
         let (wide, rank) = (b.heads.width() / self.o_a.len(), b.groups.width() / self.o_a.len());
         for (g, o_a) in self.o_a.iter().enumerate() {
             device.convert(b.heads.columns(g * wide, wide), x.group);
@@ -240,21 +244,21 @@ impl Attention {
 
 impl Indexer {
     fn build<D: Ops>(
-        w: &IndexerWeights,
+        (w, pools): (&IndexerWeights, &CompressorPools),
         layer: &AttentionWeights,
         device: &mut D,
         setup: &mut CompressorSetup<'_>,
-        (c, b): (&Config, AttentionBuffers),
+        (c, b, rounding): (&Config, AttentionBuffers, Rounding),
     ) -> Result<Self, LoadError> {
-        let compressor = Compressor::build(&w.compressor, device, setup)?;
+        let compressor = Compressor::build(&w.compressor, device, setup, pools)?;
         let (heads, rope) = (c.index_n_heads, setup.rope);
         let select = Select {
             q: b.index[0],
             weights: b.index[1],
             factor: ((c.index_head_dim * heads) as f32).powf(-0.5),
-            pool: compressor.pool(),
+            pool: compressor.compress().pool,
             ratio: layer.ratio,
-            store: setup.store,
+            store: pools.rows.store,
             out: b.picks,
         };
         let mut stack = |l: &weights::Linear| {
@@ -264,8 +268,7 @@ impl Indexer {
         Ok(Self {
             queries: stack(&w.queries)?,
             heads: stack(&w.heads)?,
-            // Their rotation by a Hadamard matrix would change both sides of a scalar product, and so nothing.
-            rotate: RotateTails { heads: b.index[0], count: heads, norm_eps: None, rope },
+            rotate: RotateTails { heads: b.index[0], count: heads, norm_eps: None, rope, rounding },
             compressor,
             select,
         })

@@ -1,9 +1,9 @@
 //! A compressor: tokens become rows that each stand for several tokens.
 
-use sluicegate_kernels::ops::{Act, KvStore, Linear, Operand, Ops, Pool, Rope};
+use sluicegate_kernels::ops::{Act, Linear, Operand, Ops, Rope};
 use sluicegate_kernels::sparse::Compress;
 
-use crate::exec::PoolSpec;
+use super::caches::{CompressorPools, INDEXED};
 use crate::layers::{Caches, LoadError, matrix, named};
 use crate::weights::{self, Dtype, Loader};
 
@@ -19,12 +19,9 @@ pub(super) struct CompressorWeights {
     norm: Vec<f32>,
 }
 
-/// Compressors of ratio 4 overlap.
-const OVERLAPPING: usize = 4;
-
 impl CompressorWeights {
     pub(super) fn load(load: &mut Loader<'_>, prefix: String, hidden: usize, ratio: usize, width: usize) -> Self {
-        let wide = if ratio == OVERLAPPING { 2 * width } else { width };
+        let wide = if ratio == INDEXED { 2 * width } else { width };
         let place = load.tensor(&format!("{prefix}.ape"), &[ratio, wide], &[Dtype::F32, Dtype::Bf16]);
         Self {
             ratio,
@@ -41,12 +38,8 @@ impl CompressorWeights {
 /// What a compressor is built with.
 pub(super) struct CompressorSetup<'a> {
     pub(super) caches: &'a mut Caches,
-    pub(super) layer: u32,
     pub(super) eps: f32,
     pub(super) rope: Rope,
-    pub(super) store: KvStore,
-    /// Names of the rows' and the state's pool.
-    pub(super) names: [&'static str; 2],
     /// Where the projections go: at least `2 * width` wide each.
     pub(super) scratch: [Act; 2],
 }
@@ -64,20 +57,17 @@ impl Compressor {
         w: &CompressorWeights,
         device: &mut D,
         setup: &mut CompressorSetup<'_>,
+        pools: &CompressorPools,
     ) -> Result<Self, LoadError> {
-        let (overlap, tokens) = (w.ratio == OVERLAPPING, setup.caches.spec.block_tokens);
+        let overlap = w.ratio == INDEXED;
         let refused = || named(&w.prefix);
         let mut stack = |l: &weights::Linear| {
             let m = matrix::linear(l).map_err(refused())?;
             device.stack(&[&m]).map_err(refused())
         };
         let (values, scores) = (stack(&w.values)?, stack(&w.scores)?);
-        let mut pool = |name, tokens_per_row, row_bytes: usize| {
-            let spec = PoolSpec { name, layer: setup.layer, tokens_per_row, row_bytes: row_bytes as u32 };
-            setup.caches.pool(device, spec)
-        };
-        let rows = pool(setup.names[0], w.ratio as u32, w.width * setup.store.size())?;
-        let state = pool(setup.names[1], tokens, Compress::state_bytes(w.width, overlap))?;
+        let rows = setup.caches.pool(device, pools.rows.spec.clone())?;
+        let state = setup.caches.pool(device, pools.state.clone())?;
         let wide = if overlap { 2 * w.width } else { w.width };
         let compress = Compress {
             values: setup.scratch[0].columns(0, wide),
@@ -89,8 +79,10 @@ impl Compressor {
             eps: setup.eps,
             rope: setup.rope,
             state,
+            slots: pools.slots,
+            rounding: pools.rows.rounding,
             pool: rows,
-            store: setup.store,
+            store: pools.rows.store,
         };
         Ok(Self { values, scores, compress })
     }
@@ -100,9 +92,9 @@ impl Compressor {
         [self.values, self.scores]
     }
 
-    /// Finished rows.
-    pub(super) fn pool(&self) -> Pool {
-        self.compress.pool
+    /// What finishes its rows.
+    pub(super) fn compress(&self) -> &Compress {
+        &self.compress
     }
 
     pub(super) fn forward<D: Ops>(&self, device: &mut D, normed: Operand) {

@@ -1,6 +1,7 @@
 //! DeepSeek-V4: residual streams with hyper-connections, compressed sparse attention, mixture of experts.
 
 mod attention;
+mod caches;
 mod compressor;
 mod hyper;
 
@@ -16,9 +17,16 @@ use crate::layers::{Caches, LoadError};
 use crate::weights::config::{DeepseekV4 as Config, ModelConfig};
 use crate::weights::{Checkpoint, Dtype, Loader};
 use attention::{Attention, AttentionBuffers, AttentionOperands, AttentionSetup, AttentionWeights};
+pub(super) use caches::pools;
 use hyper::{Hyper, HyperBuffers, HyperEnd, HyperRule, HyperWeights};
 
 const NAMES: EndsNames = EndsNames { embedding: "embed.weight", norm: "norm.weight", head: "head.weight" };
+
+struct ModelWeights {
+    ends: EndsWeights,
+    end: HyperWeights,
+    layers: Vec<LayerWeights>,
+}
 
 struct LayerWeights {
     attention_hyper: HyperWeights,
@@ -62,15 +70,9 @@ pub(super) fn build<D: Ops>(
     caches: &mut Caches,
 ) -> Result<DeepseekV4, LoadError> {
     let config = checkpoint.config();
+    caches::check(v4, options)?;
     let (hidden, n) = (config.hidden_size, v4.hc_mult);
-    let (ends, end, layers) = checkpoint.load(|load| {
-        let ends = EndsWeights::load(load, config, NAMES);
-        let end = HyperWeights::load(load, "hc_head", n, n * hidden, 1);
-        let layers: Vec<_> = (0..config.num_hidden_layers).map(|i| load_layer(load, i, config, v4)).collect();
-        // Drafting layers are not run; neither are they an error.
-        load.ignore(|name| name.starts_with("mtp."));
-        (ends, end, layers)
-    })?;
+    let ModelWeights { ends, end, layers } = checkpoint.load(|load| load_model(load, config, v4))?;
     let act = |device: &mut D, width| device.act(Rows::Batch, width);
     let hyper = HyperBuffers {
         streams: act(device, n * hidden),
@@ -81,7 +83,7 @@ pub(super) fn build<D: Ops>(
     let rule = HyperRule { norm_eps: config.rms_norm_eps, eps: v4.hc_eps, iterations: v4.hc_sinkhorn_iters };
     let ropes = [v4.rope, v4.compress_rope].map(|r| device.rope(&frequencies(&r, v4.qk_rope_head_dim), 1.0));
     let buffers = attention_buffers(device, v4);
-    let mut setup = AttentionSetup { config, v4, caches, store: options.kv_store, ropes, buffers };
+    let mut setup = AttentionSetup { config, v4, caches, options, ropes, buffers };
     let mut built = Vec::with_capacity(layers.len());
     for (i, w) in layers.iter().enumerate() {
         built.push(Layer {
@@ -161,6 +163,21 @@ impl DeepseekV4 {
     pub(super) fn logits(&self) -> Act {
         self.ends.logits()
     }
+}
+
+/// Asks for every tensor.
+pub(super) fn ask(load: &mut Loader<'_>, config: &ModelConfig, v4: &Config) {
+    load_model(load, config, v4);
+}
+
+fn load_model(load: &mut Loader<'_>, config: &ModelConfig, v4: &Config) -> ModelWeights {
+    let n = v4.hc_mult;
+    let ends = EndsWeights::load(load, config, NAMES);
+    let end = HyperWeights::load(load, "hc_head", n, n * config.hidden_size, 1);
+    let layers = (0..config.num_hidden_layers).map(|i| load_layer(load, i, config, v4)).collect();
+    // Drafting layers are not run; neither are they an error.
+    load.ignore(|name| name.starts_with("mtp."));
+    ModelWeights { ends, end, layers }
 }
 
 fn load_layer(load: &mut Loader<'_>, layer: usize, config: &ModelConfig, v4: &Config) -> LayerWeights {

@@ -17,10 +17,17 @@ pub struct Quantization {
     pub block: [usize; 2],
 }
 
+impl Default for Quantization {
+    /// Nothing said.
+    fn default() -> Self {
+        Self { method: None, algorithm: None, block: [128, 128] }
+    }
+}
+
 impl Quantization {
     /// Reads both places.
     pub(crate) fn read(dir: &Path) -> Result<Self, WeightsError> {
-        let mut found = Self { method: None, algorithm: None, block: [128, 128] };
+        let mut found = Self::default();
         let config = dir.join("config.json");
         let hf = dir.join("hf_quant_config.json");
         if let Some(q) = json(&config)?.and_then(|mut j| j.get_mut("quantization_config").map(Value::take)) {

@@ -7,7 +7,7 @@ use sluicegate_kernels::ops::{
     Act, Attention, Build, DeviceError, HostRows, Linear, Operand, Ops, Pool, Rope, RopeAppend, Rows, State, Step,
     Table, Vector,
 };
-use sluicegate_kernels::sparse::{AppendRows, Compress, RotateTails, Select, SparseAttention, SparseOps};
+use sluicegate_kernels::sparse::{Compress, FinishRows, RotateTails, Select, SparseAttention, SparseOps, WindowPool};
 use sluicegate_kernels::tensor::{BuildError, Matrix};
 
 use super::Probe;
@@ -57,7 +57,15 @@ impl MoeOps for Probe {
     }
 
     fn run_experts(&mut self, args: &RunExperts) {
-        self.cpu.run_experts(&RunExperts { limit: self.limit(args.limit), ..*args });
+        let args = RunExperts { limit: self.limit(args.limit), ..*args };
+        // Without streams, experts add to the residual one after another: their sum is what it gains.
+        let before = self.inputs.is_empty().then(|| self.look(args.out));
+        self.cpu.run_experts(&args);
+        if let Some(before) = before {
+            let after = self.look(args.out);
+            let gained = |(a, b): (&Vec<f32>, &Vec<f32>)| a.iter().zip(b).map(|(a, b)| a - b).collect();
+            self.outputs.push(after.iter().zip(&before).map(gained).collect());
+        }
     }
 
     fn read_picks(&self, picks: Picks) -> (&[u32], &[f32]) {
@@ -75,6 +83,8 @@ impl HyperOps for Probe {
     }
 
     fn hyper_post(&mut self, output: Act, mix: Act, streams: Act) {
+        let seen = self.look(output);
+        self.outputs.push(seen);
         self.cpu.hyper_post(output, mix, streams);
         let seen = self.look(streams);
         self.streams.push(seen);
@@ -92,16 +102,22 @@ impl SparseOps for Probe {
         self.cpu.rotate_tails(&args);
     }
 
-    fn append_rows(&mut self, args: &AppendRows) {
+    fn finish_rows(&mut self, args: &FinishRows) {
         let mut args = *args;
-        self.spoil_append(&mut args);
-        self.cpu.append_rows(&args);
+        self.spoil_finish(&mut args);
+        self.cpu.finish_rows(&args);
+    }
+
+    fn keep_rows(&mut self, rows: Act, to: &WindowPool) {
+        self.cpu.keep_rows(rows, to);
     }
 
     fn compress(&mut self, args: &Compress) {
         let mut args = *args;
         self.spoil_compress(&mut args);
         self.cpu.compress(&args);
+        let rows = self.look_at_rows(&args, self.tokens);
+        self.compressed.push(rows);
     }
 
     fn select(&mut self, args: &Select) {
@@ -120,18 +136,38 @@ impl SparseOps for Probe {
 
 impl Ops for Probe {
     pass! {
-        fn begin(&mut self, batch: &Batch<'_>) -> Result<Step, DeviceError>;
         fn embed(&mut self, table: Table, out: Act);
-        fn rms_norm(&mut self, x: Act, gain: Vector, eps: f32, out: Operand);
         fn convert(&mut self, x: Act, out: Operand);
         fn linear(&mut self, x: Operand, w: Linear, out: Act);
-        fn linear_add(&mut self, x: Operand, w: Linear, out: Act);
         fn rope_append(&mut self, args: &RopeAppend);
         fn attention(&mut self, args: &Attention, out: Operand);
         fn gather(&mut self, x: Act, out: Act);
         fn host(&mut self, x: Act) -> Result<HostRows<'_>, DeviceError>;
         fn write_block(&mut self, pool: Pool, block: u32, bytes: &[u8]);
         fn write_state(&mut self, state: State, slot: u32, bytes: &[u8]);
+    }
+
+    fn begin(&mut self, batch: &Batch<'_>) -> Result<Step, DeviceError> {
+        self.tokens = batch.tokens.len();
+        self.cpu.begin(batch)
+    }
+
+    fn rms_norm(&mut self, x: Act, gain: Vector, eps: f32, out: Operand) {
+        self.cpu.rms_norm(x, gain, eps, out);
+        if x.width() == super::HIDDEN {
+            // The last norm works on the rows to sample, and comes after one for each sublayer.
+            let rows = if self.norms.len() == self.sublayers { Rows::Samples } else { Rows::Batch };
+            let seen = (self.look(x), self.look_into(out, rows));
+            self.norms.push(seen);
+        }
+    }
+
+    fn linear_add(&mut self, x: Operand, w: Linear, out: Act) {
+        let (_, rooms) = self.unit.expect("made before the step");
+        self.cpu.linear(x, w, rooms[0]);
+        let seen = self.look(rooms[0]);
+        self.outputs.push(seen);
+        self.cpu.linear_add(x, w, out);
     }
 
     fn linear_gated(&mut self, x: Operand, w: Linear, limit: Option<f32>, out: Operand) {

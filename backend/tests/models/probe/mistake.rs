@@ -3,7 +3,7 @@
 use sluicegate_kernels::hyper::HyperPre;
 use sluicegate_kernels::moe::{Route, Score};
 use sluicegate_kernels::ops::Build;
-use sluicegate_kernels::sparse::{AppendRows, Compress, RotateTails, Select, SparseAttention};
+use sluicegate_kernels::sparse::{Compress, FinishRows, RotateTails, Select, SparseAttention};
 
 use super::Probe;
 
@@ -85,7 +85,7 @@ impl Probe {
         }
     }
 
-    pub(super) fn spoil_append(&self, a: &mut AppendRows) {
+    pub(super) fn spoil_finish(&self, a: &mut FinishRows) {
         a.rope = self.wrong_rope(a.rope);
     }
 
@@ -106,7 +106,10 @@ impl Probe {
         a.rope = self.wrong_rope(a.rope);
         match self.mistake {
             Some(Mistake::NarrowWindow) => a.window -= 1,
-            Some(Mistake::WideWindow) => a.window += 1,
+            Some(Mistake::WideWindow) => {
+                a.window += 1;
+                a.earlier.ring += 1;
+            }
             Some(Mistake::NoSink) => a.sinks = self.low.unwrap_or(a.sinks),
             Some(Mistake::NoInverseRope) => a.rope = self.still(),
             Some(Mistake::NoCompressedRows) => a.compressed = None,

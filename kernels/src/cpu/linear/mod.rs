@@ -45,6 +45,8 @@ pub(crate) struct Part {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) tiles: Tiles,
+    /// Reads activations rounded to E4M3, as DeepSeek's kernels do in front of FP8 and FP4 weights.
+    pub(crate) rounds: bool,
 }
 
 /// Matrices stacked by rows.
@@ -63,7 +65,13 @@ impl Part {
             }
             _ => Tiles::Dense(DenseTiles::pack(threads, m)),
         };
-        Ok(Self { rows: m.rows, cols: m.cols, tiles })
+        Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: false })
+    }
+
+    /// With `wanted`, activations are rounded in front of a matrix of 8-bit or 4-bit floats, unless they become integers.
+    pub(crate) fn rounding(self, m: &Matrix, wanted: bool) -> Self {
+        let narrow = matches!(m.values, Values::Nvfp4 { .. } | Values::Fp8Block128 { .. });
+        Self { rounds: wanted && narrow && !self.reads_cells(), ..self }
     }
 
     pub(crate) fn pack_head(
@@ -77,7 +85,8 @@ impl Part {
             return Self::pack(threads, m, arithmetic);
         }
         m.check()?;
-        Ok(Self { rows: m.rows, cols: m.cols, tiles: Tiles::Int8(Int8Tiles::quantize(threads, isa, m)) })
+        let tiles = Tiles::Int8(Int8Tiles::quantize(threads, isa, m));
+        Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: false })
     }
 
     pub(crate) fn tiles(&self) -> usize {

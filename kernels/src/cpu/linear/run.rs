@@ -9,6 +9,7 @@ use crate::cpu::isa::Isa;
 use crate::cpu::math::silu;
 use crate::cpu::shared::Split;
 use crate::cpu::threads::Threads;
+use crate::rows::{ACTIVATION_GROUP, fp8_groups};
 
 /// Rows whose activations stay in a core's cache while it works through its tiles; whole token tiles.
 const TOKEN_BLOCK: usize = 10 * TILE;
@@ -21,6 +22,16 @@ pub(crate) struct Input<'a> {
     pub(crate) rows: usize,
     pub(crate) floats: &'a [f32],
     pub(crate) cells: &'a [Cell],
+}
+
+/// The float form of a batch after [`fp8_groups`], for the parts that want it so; empty if none does.
+fn rounded(w: &Stack, x: Input<'_>) -> Vec<f32> {
+    if !w.parts.iter().any(|p| p.rounds) {
+        return Vec::new();
+    }
+    let mut values = x.floats[..x.rows * w.cols].to_vec();
+    values.chunks_exact_mut(w.cols).for_each(|row| fp8_groups(row, ACTIVATION_GROUP));
+    values
 }
 
 /// Work on some row tiles for some rows of the batch.
@@ -65,10 +76,12 @@ impl Loop<'_> {
     /// Calls `put(row, first output, results)` for every row and every tile of the stack.
     pub(crate) fn multiply(&mut self, w: &Stack, x: Input<'_>, put: &(dyn Fn(usize, usize, &[f32]) + Sync)) {
         let isa = self.isa;
+        let rounded = rounded(w, x);
         let tiles = w.parts.iter().map(Part::tiles).sum();
         self.split(tiles, x.rows, &|scratch, share, rows| {
             let (mut tile_base, mut row_base) = (0, 0);
             for part in &w.parts {
+                let x = part.input(x, &rounded);
                 let from = share.start.clamp(tile_base, tile_base + part.tiles());
                 let to = share.end.clamp(tile_base, tile_base + part.tiles());
                 for tile in from - tile_base..to - tile_base {
@@ -94,12 +107,14 @@ impl Loop<'_> {
     ) {
         let isa = self.isa;
         let [gate, up] = &w.parts[..] else { panic!("a gated linear has two matrices") };
+        let rounded = rounded(w, x);
+        let (for_gate, for_up) = (gate.input(x, &rounded), up.input(x, &rounded));
         self.split(gate.tiles(), x.rows, &|scratch, share, rows| {
             for tile in share {
                 scratch.gate.clear();
                 let Scratch { panels, gate: gates } = &mut *scratch;
-                gate.tile((isa, tile), x, rows.clone(), panels, &mut |_, column| gates.push(*column));
-                up.tile((isa, tile), x, rows.clone(), panels, &mut |row, up| {
+                gate.tile((isa, tile), for_gate, rows.clone(), panels, &mut |_, column| gates.push(*column));
+                up.tile((isa, tile), for_up, rows.clone(), panels, &mut |row, up| {
                     put(row, tile, &combine(isa, &gates[row - rows.start], up, limit));
                 });
             }
@@ -125,6 +140,11 @@ crate::cpu::isa::versions! {
 }
 
 impl Part {
+    /// The batch as this part reads it.
+    fn input<'a>(&self, x: Input<'a>, rounded: &'a [f32]) -> Input<'a> {
+        if self.rounds { Input { floats: rounded, ..x } } else { x }
+    }
+
     /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile, and hands out each row's results.
     fn tile(
         &self,

@@ -2,7 +2,6 @@
 
 use super::rows::{PoolRows, rotate_tail};
 use crate::batch::Extent;
-use crate::cpu::element::{Element, Plain};
 use crate::cpu::isa::Isa;
 use crate::cpu::math::exp;
 use crate::cpu::norm::rms_norm_in_place;
@@ -70,12 +69,17 @@ impl Compressor<'_> {
     fn begin(&self, states: &[f32], step: &StepRows, e: &Extent, block_tokens: usize) -> Vec<f32> {
         let n = self.state_len();
         if let Some(last) = (e.start as usize).checked_sub(1) {
-            let block = step.table(e.row as usize)[last / block_tokens] as usize;
-            return states[block * n..][..n].to_vec();
+            return states[self.state_at(step.table(e.row as usize), last, block_tokens)..][..n].to_vec();
         }
         let mut empty = vec![0f32; n];
         empty.chunks_exact_mut(3 * self.width).for_each(|s| Pending::of(s, self.width).clear());
         empty
+    }
+
+    /// First number of the state after a position.
+    fn state_at(&self, table: &[u32], position: usize, block_tokens: usize) -> usize {
+        let block = table[position / block_tokens] as usize;
+        (block * self.args.slots + position % self.args.slots) * self.state_len()
     }
 
     /// Takes a token in; gives the row of a group that it completes.
@@ -96,6 +100,7 @@ impl Compressor<'_> {
         rms_norm_in_place(self.isa, &mut row, self.gain, self.args.eps);
         let (cos, sin) = self.rope.angles((position + 1 - self.args.ratio) as u32);
         rotate_tail(self.isa, &mut row, &cos, &sin);
+        self.args.rounding.apply(&mut row);
         if self.args.overlap {
             current.copy_from_slice(next);
             Pending::of(next, width).clear();
@@ -106,7 +111,7 @@ impl Compressor<'_> {
     }
 }
 
-pub(super) fn compress<E: Element + Plain>(cpu: &mut Cpu, args: &Compress) {
+pub(super) fn compress(cpu: &mut Cpu, args: &Compress) {
     let parts = if args.overlap { 2 } else { 1 };
     let width = args.values.width() / parts;
     let (place, gain) = (&*cpu.vectors[args.place.0 as usize], &*cpu.vectors[args.gain.0 as usize]);
@@ -121,8 +126,8 @@ pub(super) fn compress<E: Element + Plain>(cpu: &mut Cpu, args: &Compress) {
     let begin = |e| c.begin(state_pool.lines.elements(), step, e, block_tokens);
     let begun: Vec<Vec<f32>> = step.extents().iter().map(begin).collect();
     let states = Split::new(state_pool.lines.elements_mut::<f32>());
-    let rows = Split::new(pool.lines.elements_mut::<E>());
-    let layout = PoolRows::new(width, block_tokens, args.ratio);
+    let rows = Split::new(pool.lines.bytes_mut());
+    let layout = PoolRows::new(args.store, width, block_tokens / args.ratio);
     let (values, scores) = (&cpu.acts[args.values.id as usize], &cpu.acts[args.scores.id as usize]);
     cpu.threads.run(step.extents().len(), &|_, sequence| {
         let e = &step.extents()[sequence];
@@ -133,13 +138,14 @@ pub(super) fn compress<E: Element + Plain>(cpu: &mut Cpu, args: &Compress) {
             let (v, s) = (row_of(values, args.values, row), row_of(scores, args.scores, row));
             if let Some(done) = c.add(&mut state, position, v, s) {
                 // SAFETY: a row of a block that this sequence alone writes.
-                let to = unsafe { rows.part(layout.at(table, position / args.ratio), width) };
-                to.iter_mut().zip(&done).for_each(|(t, v)| *t = E::narrow(*v));
+                let to = unsafe { rows.part(layout.at(table, position / args.ratio), layout.bytes) };
+                args.store.write(&done, to);
             }
-            if (position + 1).is_multiple_of(block_tokens) || i + 1 == e.rows as usize {
-                let block = table[position / block_tokens] as usize;
-                // SAFETY: the block holds this sequence's newest token, so it is this sequence's alone.
-                unsafe { states.part(block * n, n) }.copy_from_slice(&state);
+            // The last position of the block, or of the step if that is in the same block.
+            let last = (position / block_tokens * block_tokens + block_tokens).min((e.start + e.rows) as usize) - 1;
+            if last - position < args.slots {
+                // SAFETY: the block holds a token that this sequence writes, so it is this sequence's alone.
+                unsafe { states.part(c.state_at(table, position, block_tokens), n) }.copy_from_slice(&state);
             }
         }
     });

@@ -7,30 +7,34 @@ mod select;
 
 use self::attend::attend;
 use self::compress::compress;
-use self::rows::{append_rows, rotate_tails};
+use self::rows::{finish_rows, keep_rows, rotate_tails};
 use self::select::select;
 use super::Cpu;
-use super::kv::by_store;
-use crate::sparse::{AppendRows, Compress, RotateTails, Select, SparseAttention, SparseOps};
+use crate::ops::Act;
+use crate::sparse::{Compress, FinishRows, RotateTails, Select, SparseAttention, SparseOps, WindowPool};
 
 impl SparseOps for Cpu {
     fn rotate_tails(&mut self, args: &RotateTails) {
         rotate_tails(self, args);
     }
 
-    fn append_rows(&mut self, args: &AppendRows) {
-        by_store!(args.store, append_rows(self, args));
+    fn finish_rows(&mut self, args: &FinishRows) {
+        finish_rows(self, args);
+    }
+
+    fn keep_rows(&mut self, rows: Act, to: &WindowPool) {
+        keep_rows(self, rows, to);
     }
 
     fn compress(&mut self, args: &Compress) {
-        by_store!(args.store, compress(self, args));
+        compress(self, args);
     }
 
     fn select(&mut self, args: &Select) {
-        by_store!(args.store, select(self, args));
+        select(self, args);
     }
 
     fn sparse_attention(&mut self, args: &SparseAttention) {
-        by_store!(args.store, attend(self, args));
+        attend(self, args);
     }
 }

@@ -1,73 +1,99 @@
 //! Rows of a pool by position, their norm and their rotated ends.
 
-use crate::cpu::Cpu;
-use crate::cpu::element::{Element, Plain};
 use crate::cpu::isa::versions;
 use crate::cpu::math::{LANES, sum};
 use crate::cpu::norm::rms_norm_in_place;
 use crate::cpu::rope::rotate;
 use crate::cpu::run::for_rows;
 use crate::cpu::shared::Split;
-use crate::ops::RopePairs;
-use crate::sparse::{AppendRows, RotateTails};
+use crate::cpu::{Cpu, Isa};
+use crate::ops::{Act, RopePairs};
+use crate::rows::RowStore;
+use crate::sparse::{FinishRows, RotateTails, WindowPool};
 
-/// A pool of rows of one width, each covering `ratio` tokens.
+/// Where the rows of a pool are, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct PoolRows {
-    pub(super) width: usize,
+    /// Numbers in a row.
+    width: usize,
+    store: RowStore,
+    /// Bytes of a row.
+    pub(super) bytes: usize,
     /// Rows in a block.
-    pub(super) block: usize,
+    block: usize,
 }
 
 impl PoolRows {
-    pub(super) fn new(width: usize, block_tokens: usize, ratio: usize) -> Self {
-        Self { width, block: block_tokens / ratio }
+    /// Rows of `width` numbers, `block` in each KV block.
+    pub(super) fn new(store: RowStore, width: usize, block: usize) -> Self {
+        Self { width, store, bytes: store.row_bytes(width), block }
     }
 
-    /// First element of row `i` of a sequence.
+    /// First byte of row `i` of a sequence.
     #[inline(always)]
     pub(super) fn at(self, table: &[u32], i: usize) -> usize {
-        (table[i / self.block] as usize * self.block + i % self.block) * self.width
+        (table[i / self.block] as usize * self.block + i % self.block) * self.bytes
+    }
+
+    /// First byte of the row of a position, where a block of `tokens` keeps the rows of its last tokens in a ring.
+    #[inline(always)]
+    pub(super) fn in_ring(self, table: &[u32], position: usize, tokens: usize) -> usize {
+        (table[position / tokens] as usize * self.block + position % tokens % self.block) * self.bytes
+    }
+
+    /// Reads the row that begins at a byte.
+    #[inline(always)]
+    pub(super) fn read(self, isa: Isa, pool: &[u8], at: usize, out: &mut [f32]) {
+        read(isa, self.store, &pool[at..][..self.bytes], &mut out[..self.width]);
     }
 }
 
 #[inline(always)]
-fn dot_body<E: Element>(a: &[f32], b: &[E]) -> f32 {
+fn read_body(store: RowStore, bytes: &[u8], out: &mut [f32]) {
+    store.read(bytes, out);
+}
+
+versions! {
+    fn read = read_body(store: RowStore, bytes: &[u8], out: &mut [f32])
+}
+
+#[inline(always)]
+fn dot_body(a: &[f32], b: &[f32]) -> f32 {
     let mut acc = [0f32; LANES];
     let (whole, rest) = a.as_chunks::<LANES>();
     let (other, others_rest) = b.as_chunks::<LANES>();
     for (x, y) in whole.iter().zip(other) {
         for i in 0..LANES {
-            acc[i] = x[i].mul_add(y[i].widen(), acc[i]);
+            acc[i] = x[i].mul_add(y[i], acc[i]);
         }
     }
     for (i, (x, y)) in rest.iter().zip(others_rest).enumerate() {
-        acc[i] = x.mul_add(y.widen(), acc[i]);
+        acc[i] = x.mul_add(*y, acc[i]);
     }
     sum(acc)
 }
 
 versions! {
     /// Scalar product in sixteen lanes, then pairwise.
-    pub(super) fn dot = dot_body [E: Element] (a: &[f32], b: &[E]) -> f32
+    pub(super) fn dot = dot_body(a: &[f32], b: &[f32]) -> f32
 }
 
 #[inline(always)]
-fn add_scaled_body<E: Element>(weight: f32, row: &[E], out: &mut [f32]) {
+fn add_scaled_body(weight: f32, row: &[f32], out: &mut [f32]) {
     for (o, v) in out.iter_mut().zip(row) {
-        *o = v.widen().mul_add(weight, *o);
+        *o = v.mul_add(weight, *o);
     }
 }
 
 versions! {
     /// `out += weight * row`.
-    pub(super) fn add_scaled = add_scaled_body [E: Element] (weight: f32, row: &[E], out: &mut [f32])
+    pub(super) fn add_scaled = add_scaled_body(weight: f32, row: &[f32], out: &mut [f32])
 }
 
 /// Rotates the last `2 * cos.len()` numbers.
-pub(super) fn rotate_tail(cpu_isa: crate::cpu::Isa, row: &mut [f32], cos: &[f32], sin: &[f32]) {
+pub(super) fn rotate_tail(isa: Isa, row: &mut [f32], cos: &[f32], sin: &[f32]) {
     let from = row.len() - 2 * cos.len();
-    rotate(cpu_isa, &mut row[from..], cos, sin, RopePairs::Interleaved);
+    rotate(isa, &mut row[from..], cos, sin, RopePairs::Interleaved);
 }
 
 pub(super) fn rotate_tails(cpu: &mut Cpu, args: &RotateTails) {
@@ -89,30 +115,47 @@ pub(super) fn rotate_tails(cpu: &mut Cpu, args: &RotateTails) {
                 rms_norm_in_place(isa, head, &ones, eps);
             }
             rotate_tail(isa, head, cos, sin);
+            args.rounding.apply(head);
         }
     });
 }
 
-pub(super) fn append_rows<E: Element + Plain>(cpu: &mut Cpu, args: &AppendRows) {
+pub(super) fn finish_rows(cpu: &mut Cpu, args: &FinishRows) {
     let isa = cpu.isa;
     let width = args.rows.width();
-    let layout = PoolRows::new(width, cpu.limits.block_tokens, 1);
     let rope = &cpu.ropes[args.rope.0 as usize];
     let gain = &*cpu.vectors[args.gain.0 as usize];
     let memory = &mut cpu.acts[args.rows.id as usize];
     let (stride, from) = (memory.stride, args.rows.from as usize);
     let values = Split::new(&mut memory.values);
-    let pool = Split::new(cpu.pools[args.pool.0 as usize].lines.elements_mut::<E>());
-    let step = &cpu.step;
-    for_rows(&mut cpu.threads, step.tokens.len(), width, &|_, row| {
+    for_rows(&mut cpu.threads, cpu.step.tokens.len(), width, &|_, row| {
         // SAFETY: each row is handed out once.
         let x = unsafe { values.part(row * stride + from, width) };
         rms_norm_in_place(isa, x, gain, args.eps);
         let (cos, sin) = rope.row(row);
         rotate_tail(isa, x, cos, sin);
-        let at = layout.at(step.table(row), step.positions[row] as usize);
-        // SAFETY: rows are distinct, and so are their slots: a block belongs to one sequence while it is written.
-        let to = unsafe { pool.part(at, width) };
-        to.iter_mut().zip(&*x).for_each(|(t, v)| *t = E::narrow(*v));
+        args.rounding.apply(x);
+        args.store.round(x);
+    });
+}
+
+pub(super) fn keep_rows(cpu: &mut Cpu, rows: Act, to: &WindowPool) {
+    let (width, tokens) = (rows.width(), cpu.limits.block_tokens);
+    let layout = PoolRows::new(to.store, width, to.ring);
+    let source = &cpu.acts[rows.id as usize];
+    let pool = Split::new(cpu.pools[to.pool.0 as usize].lines.bytes_mut());
+    let step = &cpu.step;
+    for_rows(&mut cpu.threads, step.tokens.len(), width, &|_, row| {
+        let (position, e) = (step.positions[row] as usize, step.extent(row));
+        // The last position of the block, or of the step if that is in the same block.
+        let last = (position / tokens * tokens + tokens).min((e.start + e.rows) as usize) - 1;
+        if last - position >= to.ring {
+            return;
+        }
+        let at = layout.in_ring(step.table(row), position, tokens);
+        // SAFETY: a block belongs to one sequence while it is written, and of a block's rows in this step only the last `ring`
+        // get here, so their places differ.
+        let bytes = unsafe { pool.part(at, layout.bytes) };
+        to.store.write(&source.values[row * source.stride + rows.from as usize..][..width], bytes);
     });
 }

@@ -2,17 +2,16 @@
 
 use super::rows::{PoolRows, dot};
 use crate::cpu::Cpu;
-use crate::cpu::element::{Element, Plain};
 use crate::cpu::moe::NONE;
 use crate::cpu::run::for_rows;
 use crate::cpu::shared::Split;
 use crate::sparse::Select;
 
-pub(super) fn select<E: Element + Plain>(cpu: &mut Cpu, args: &Select) {
+pub(super) fn select(cpu: &mut Cpu, args: &Select) {
     let (heads, width) = (args.weights.width(), args.q.width() / args.weights.width());
     assert!(heads * width == args.q.width(), "{args:?} has no whole heads");
-    let layout = PoolRows::new(width, cpu.limits.block_tokens, args.ratio);
-    let pool = cpu.pools[args.pool.0 as usize].lines.elements::<E>();
+    let layout = PoolRows::new(args.store, width, cpu.limits.block_tokens / args.ratio);
+    let pool = cpu.pools[args.pool.0 as usize].lines.bytes();
     let (q, weights) = (&cpu.acts[args.q.id as usize], &cpu.acts[args.weights.id as usize]);
     let (step, isa) = (&cpu.step, cpu.isa);
     let picks = &mut cpu.picks[args.out.0 as usize];
@@ -30,9 +29,10 @@ pub(super) fn select<E: Element + Plain>(cpu: &mut Cpu, args: &Select) {
         let q = &q.values[row * q.stride + args.q.from as usize..][..args.q.width()];
         let weights = &weights.values[row * weights.stride + args.weights.from as usize..][..heads];
         let table = step.table(row);
-        let score = |i: usize| {
-            let key = &pool[layout.at(table, i)..][..width];
-            let head = |(q, w): (&[f32], &f32)| w * args.factor * dot(isa, q, key).max(0.0);
+        let mut key = vec![0f32; width];
+        let mut score = |i: usize| {
+            layout.read(isa, pool, layout.at(table, i), &mut key);
+            let head = |(q, w): (&[f32], &f32)| w * args.factor * dot(isa, q, &key).max(0.0);
             q.chunks_exact(width).zip(weights).map(head).sum::<f32>()
         };
         let mut scored: Vec<(f32, u32)> = (0..visible).map(|i| (score(i), i as u32)).collect();
