@@ -9,6 +9,7 @@ pub mod inspect;
 mod kv;
 pub mod layers;
 pub mod models;
+pub mod plan;
 pub mod run;
 pub mod sample;
 mod schedule;

@@ -8,6 +8,7 @@ mod engine;
 mod import;
 mod inspect;
 mod key;
+mod plan;
 mod plugin;
 mod serve;
 mod verify;
@@ -29,6 +30,8 @@ enum Command {
     /// Convert a Hugging Face folder or a GGUF file into a model folder, with its linear layers in NVFP4 or BF16.
     #[command(visible_alias = "quantize")]
     Import(import::Import),
+    /// Say what serving a model takes on given devices, from its config.json alone.
+    Plan(plan::Plan),
     /// Say what a model folder is, and what serving it takes.
     Inspect(inspect::Inspect),
     /// Make a new API key and print it with the hash that the configuration wants.
@@ -49,6 +52,7 @@ impl Cli {
             Command::Import(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),
+            Command::Plan(command) => command.run(),
             Command::Verify(command) => command.run(),
             Command::Plugin(command) => command.run(),
         };
