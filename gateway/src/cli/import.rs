@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use sluicegate_backend::weights::import::{Target, import};
+use sluicegate_backend::weights::import::{Options, Target, import};
 
 /// Arguments of `sluicegate import`.
 #[derive(Debug, Args)]
@@ -17,6 +17,9 @@ pub(super) struct Import {
     /// Number format of the linear layers.
     #[arg(long, value_enum, default_value_t = Format::Nvfp4)]
     to: Format,
+    /// Largest weight file in MiB. An interrupted run goes on after the files that are complete.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    max_shard_size: u32,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -39,7 +42,8 @@ impl Import {
         };
         let style = ProgressStyle::with_template("{bar:40} {percent:>3} % of {len} weights, {eta} left")?;
         let bar = ProgressBar::new(0).with_style(style);
-        let done = import(&self.source, &self.dest, target, &mut |done, all| {
+        let options = Options { target, max_shard_bytes: (self.max_shard_size as usize) << 20 };
+        let done = import(&self.source, &self.dest, options, &mut |done, all| {
             bar.set_length(all);
             bar.set_position(done);
         })

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::{Checkpoint, Dtype, Tensor, WeightsError};
-use super::pretty;
-use super::source::{Companion, Source, SourceTensor};
+use super::super::{Checkpoint, Tensor, WeightsError};
+use super::source::{Companion, Packed, Source, SourceTensor};
+use super::stored::{Stored, stored};
+use super::{Target, pretty};
 
 /// Copied as they are where they exist.
 const COMPANIONS: [&str; 5] =
@@ -15,26 +16,15 @@ const COMPANIONS: [&str; 5] =
 pub(super) struct Folder {
     dir: PathBuf,
     config: Value,
-    stored: Vec<Tensor>,
+    stored: Vec<Stored>,
     tensors: Vec<SourceTensor>,
 }
 
 impl Folder {
-    pub(super) fn open(dir: &Path) -> Result<Self, WeightsError> {
-        let checkpoint = Checkpoint::open(dir)?;
-        let stored: Vec<Tensor> = checkpoint.tensors().cloned().collect();
-        let tensors = stored.iter().map(describe).collect();
+    pub(super) fn open(dir: &Path, target: Target) -> Result<Self, WeightsError> {
+        let stored = stored(&Checkpoint::open(dir)?, target)?;
+        let tensors = stored.iter().map(Stored::describe).collect();
         Ok(Self { dir: dir.to_owned(), config: read_json(&dir.join("config.json"))?, stored, tensors })
-    }
-}
-
-fn describe(t: &Tensor) -> SourceTensor {
-    let weight = t.name().ends_with(".weight") && matches!(t.dtype(), Dtype::F16 | Dtype::F32);
-    SourceTensor {
-        name: t.name().into(),
-        shape: t.shape().to_vec(),
-        kept: if weight { Dtype::Bf16 } else { t.dtype().clone() },
-        cols: t.shape().last().copied().unwrap_or(1).max(1),
     }
 }
 
@@ -44,15 +34,15 @@ impl Source for Folder {
     }
 
     fn read(&self, index: usize, first_row: usize, out: &mut [f32]) {
-        let decoded = self.stored[index].read_f32(first_row * self.tensors[index].cols, out);
-        debug_assert!(decoded, "tensors of other dtypes go over verbatim");
+        self.stored[index].read(first_row * self.tensors[index].cols, out);
     }
 
-    /// Integers, packed codes and scales are copied: a layer that is quantized already stays as it is.
     fn verbatim(&self, index: usize) -> Option<&Tensor> {
-        let t = &self.stored[index];
-        let float = matches!(t.dtype(), Dtype::Bf16 | Dtype::F16 | Dtype::F32) && t.name().ends_with(".weight");
-        (!float).then_some(t)
+        self.stored[index].verbatim()
+    }
+
+    fn mxfp4(&self, index: usize) -> Option<Packed<'_>> {
+        self.stored[index].packed()
     }
 
     fn config(&self) -> &Value {

@@ -10,6 +10,7 @@ mod gguf_tokenizer;
 mod plan;
 mod quantize;
 mod source;
+mod stored;
 
 use std::path::Path;
 
@@ -26,6 +27,21 @@ pub enum Target {
     Bf16,
     /// Linear layers in NVFP4 by ModelOpt's round-to-nearest recipe; embeddings, norms, routers and head in BF16.
     Nvfp4,
+}
+
+/// How an import writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Number format.
+    pub target: Target,
+    /// Largest file before another one is begun; also what an interrupted import may have to do again.
+    pub max_shard_bytes: usize,
+}
+
+impl From<Target> for Options {
+    fn from(target: Target) -> Self {
+        Self { target, max_shard_bytes: 4 << 30 }
+    }
 }
 
 /// What an import wrote.
@@ -46,9 +62,15 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 ///
 /// # Errors
 /// When the source is malformed or of a kind that is not supported, `dest` already holds a model, or the disk fails.
-pub fn import(source: &Path, dest: &Path, target: Target, progress: Progress<'_>) -> Result<Imported, WeightsError> {
+pub fn import(
+    source: &Path,
+    dest: &Path,
+    options: impl Into<Options>,
+    progress: Progress<'_>,
+) -> Result<Imported, WeightsError> {
+    let Options { target, max_shard_bytes } = options.into();
     let source: Box<dyn Source> = if source.is_dir() {
-        Box::new(folder::Folder::open(source)?)
+        Box::new(folder::Folder::open(source, target)?)
     } else {
         Box::new(gguf_source::GgufSource::open(source)?)
     };
@@ -59,7 +81,7 @@ pub fn import(source: &Path, dest: &Path, target: Target, progress: Progress<'_>
         ));
     }
     std::fs::create_dir_all(dest).map_err(WeightsError::io(dest))?;
-    let plan = Plan::new(source.as_ref(), target);
+    let plan = Plan::new(source.as_ref(), target, max_shard_bytes);
     let imported = quantize::write_weights(source.as_ref(), &plan, dest, progress)?;
     for (name, bytes) in source.companions()? {
         let path = dest.join(name);
@@ -75,11 +97,23 @@ fn write_config(source: &dyn Source, plan: &Plan, dest: &Path) -> Result<(), Wei
     if plan.quantizes() {
         let ignore = plan.unquantized_layers(source);
         let producer = json!({"name": "sluicegate", "version": env!("CARGO_PKG_VERSION")});
-        config["quantization_config"] = quantization_config(&ignore, &producer);
+        let mixed = plan.keeps_fp8(source);
+        let algorithm = if mixed { "MIXED_PRECISION" } else { "NVFP4" };
+        match config.get_mut("quantization_config").and_then(Value::as_object_mut).filter(|_| mixed) {
+            // What is said of the FP8 layers stays true.
+            Some(said) => {
+                let added = json!({
+                    "moe_quant_algo": "NVFP4", "quant_algo": algorithm, "group_size": 16, "producer": producer,
+                    "ignore": ignore,
+                });
+                said.extend(added.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
+            }
+            None => config["quantization_config"] = quantization_config(&ignore, &producer),
+        }
         let nested = json!({
             "producer": producer,
             "quantization": {
-                "quant_algo": "NVFP4", "kv_cache_quant_algo": null, "group_size": 16, "exclude_modules": ignore,
+                "quant_algo": algorithm, "kv_cache_quant_algo": null, "group_size": 16, "exclude_modules": ignore,
             },
         });
         write_json(&dest.join("hf_quant_config.json"), &nested)?;

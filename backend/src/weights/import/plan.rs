@@ -7,9 +7,6 @@ use super::super::write::Planned;
 use super::Target;
 use super::source::{Source, SourceTensor};
 
-/// Largest file before another shard is begun.
-const SHARD_BYTES: usize = 4 << 30;
-
 /// What becomes of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -32,7 +29,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(source: &dyn Source, target: Target) -> Self {
+    /// Files hold up to `shard_bytes`, or one tensor that is larger.
+    pub(super) fn new(source: &dyn Source, target: Target, shard_bytes: usize) -> Self {
         let mut plan = Self { fates: Vec::new(), groups: BTreeMap::new(), shards: Vec::new() };
         let mut room = 0;
         for (i, t) in source.tensors().iter().enumerate() {
@@ -46,7 +44,7 @@ impl Plan {
             let bytes: usize = outputs(t, &fate).iter().map(Planned::bytes).sum();
             if plan.shards.is_empty() || bytes > room {
                 plan.shards.push(Vec::new());
-                room = SHARD_BYTES;
+                room = shard_bytes;
             }
             room = room.saturating_sub(bytes);
             plan.shards.last_mut().expect("one was pushed").push(i);
@@ -57,6 +55,12 @@ impl Plan {
 
     pub(super) fn quantizes(&self) -> bool {
         !self.groups.is_empty()
+    }
+
+    /// Whether layers in 8-bit floats are copied.
+    pub(super) fn keeps_fp8(&self, source: &dyn Source) -> bool {
+        let mut all = source.tensors().iter().zip(&self.fates);
+        all.any(|(t, fate)| matches!(fate, Fate::Keep(Dtype::F8E4m3)) && t.name.ends_with(".weight"))
     }
 
     /// Names of the linear layers that stay as they are, for the quantization config.
@@ -99,7 +103,7 @@ pub(super) fn sibling(name: &str, suffix: &str) -> String {
 }
 
 /// The scale group of a weight that is quantized; `None` for all that stays.
-fn quantization_group(t: &SourceTensor) -> Option<String> {
+pub(super) fn quantization_group(t: &SourceTensor) -> Option<String> {
     if t.shape.len() != 2 || !t.shape[1].is_multiple_of(16) {
         return None;
     }

@@ -8,12 +8,13 @@ use serde_json::{Map, Value, json};
 use sluicegate_kernels::nvfp4;
 
 use super::super::Dtype;
+use super::super::decode::{SPAN, exponents, power_of_two};
 use super::super::error::WeightsError;
 use super::super::header::read_header;
 use super::super::shard::map_file;
 use super::super::write::{Planned, TensorFile};
 use super::plan::{Fate, Plan, outputs, sibling};
-use super::source::Source;
+use super::source::{Packed, Source};
 use super::{Imported, Progress, pretty};
 
 /// Elements decoded at a time.
@@ -32,7 +33,7 @@ pub(super) fn write_weights(
     let total = source.tensors().iter().map(|t| t.elements() as u64).sum();
     let mut report = Imported { parameters: total, quantized: 0, bytes: 0 };
     let mut index = Map::new();
-    let mut done = 0;
+    let mut work = Work { source, plan, done: 0, total, progress };
     for (n, members) in plan.shards.iter().enumerate() {
         let name = match plan.shards.len() {
             1 => "model.safetensors".to_owned(),
@@ -46,14 +47,14 @@ pub(super) fn write_weights(
         let mut file = if is_finished(&path, &planned) { None } else { Some(TensorFile::create(&path, planned)?) };
         for &i in members {
             let elements = source.tensors()[i].elements() as u64;
+            let end = work.done + elements;
             if let Some(file) = &mut file {
-                write_tensor(source, plan, i, file)?;
+                work.write_tensor(i, file)?;
             }
             if matches!(plan.fates[i], Fate::Quantize { .. }) {
                 report.quantized += elements;
             }
-            done += elements;
-            progress(done, total);
+            work.advance(end - work.done);
         }
         file.map_or(Ok(()), TensorFile::finish)?;
     }
@@ -75,30 +76,92 @@ fn is_finished(path: &Path, planned: &[Planned]) -> bool {
     })
 }
 
-fn write_tensor(source: &dyn Source, plan: &Plan, i: usize, file: &mut TensorFile) -> Result<(), WeightsError> {
-    let name = &source.tensors()[i].name;
-    match (&plan.fates[i], source.verbatim(i)) {
-        (Fate::Keep(_), Some(stored)) => file.append(name, stored.bytes()),
-        (Fate::Keep(dtype), None) => each_chunk(source, i, |values| {
-            let mut bytes = Vec::with_capacity(values.len() * 4);
-            match dtype {
-                Dtype::F32 => values.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes())),
-                _ => values.iter().for_each(|v| bytes.extend_from_slice(&bf16::from_f32(*v).to_le_bytes())),
+/// A conversion under way.
+struct Work<'a, 'p> {
+    source: &'a dyn Source,
+    plan: &'a Plan,
+    /// Weights that are written.
+    done: u64,
+    total: u64,
+    progress: Progress<'p>,
+}
+
+impl Work<'_, '_> {
+    fn advance(&mut self, weights: u64) {
+        self.done += weights;
+        (self.progress)(self.done, self.total);
+    }
+
+    fn write_tensor(&mut self, i: usize, file: &mut TensorFile) -> Result<(), WeightsError> {
+        let (source, plan) = (self.source, self.plan);
+        let name = &source.tensors()[i].name;
+        match (&plan.fates[i], source.verbatim(i)) {
+            (Fate::Keep(_), Some(stored)) => file.append(name, stored.bytes()),
+            (Fate::Keep(dtype), None) => each_chunk(source, i, |values| {
+                let mut bytes = Vec::with_capacity(values.len() * 4);
+                match dtype {
+                    Dtype::F32 => values.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes())),
+                    _ => values.iter().for_each(|v| bytes.extend_from_slice(&bf16::from_f32(*v).to_le_bytes())),
+                }
+                file.append(name, &bytes)?;
+                self.advance(values.len() as u64);
+                Ok(())
+            }),
+            (Fate::Quantize { group }, _) => {
+                let members = &plan.groups[group];
+                let cast = source.mxfp4(i).zip(shared_range(source, members));
+                let scale_2 = match cast {
+                    Some((_, (_, high))) => f32::exp2((i32::from(high) - 127 - 8) as f32),
+                    None => nvfp4::global_scale(amax(source, members)),
+                };
+                file.append(&sibling(name, "weight_scale_2"), &scale_2.to_le_bytes())?;
+                file.append(&sibling(name, "input_scale"), &UNCALIBRATED.to_le_bytes())?;
+                match cast {
+                    Some((packed, range)) => cast_to(file, name, packed, range),
+                    None => self.round(i, scale_2, file),
+                }
             }
-            file.append(name, &bytes)
-        }),
-        (Fate::Quantize { group }, _) => {
-            let global = nvfp4::global_scale(amax(source, &plan.groups[group]));
-            file.append(&sibling(name, "weight_scale_2"), &global.to_le_bytes())?;
-            file.append(&sibling(name, "input_scale"), &UNCALIBRATED.to_le_bytes())?;
-            let (weight, weight_scale) = (sibling(name, "weight"), sibling(name, "weight_scale"));
-            each_chunk(source, i, |values| {
-                let (codes, scales) = nvfp4::quantize(values, global).expect("rows are whole blocks by plan");
-                file.append(&weight, &codes)?;
-                file.append(&weight_scale, &scales)
-            })
         }
     }
+
+    /// Rounds a weight to NVFP4 under a scale of the whole tensor.
+    fn round(&mut self, i: usize, scale_2: f32, file: &mut TensorFile) -> Result<(), WeightsError> {
+        let name = &self.source.tensors()[i].name;
+        let (weight, weight_scale) = (sibling(name, "weight"), sibling(name, "weight_scale"));
+        each_chunk(self.source, i, |values| {
+            let (codes, scales) = nvfp4::quantize(values, scale_2).expect("rows are whole blocks by plan");
+            file.append(&weight, &codes)?;
+            file.append(&weight_scale, &scales)?;
+            self.advance(values.len() as u64);
+            Ok(())
+        })
+    }
+}
+
+/// The exponents that the members of a scale group use, if all are MXFP4 and NVFP4's block scales can span them.
+fn shared_range(source: &dyn Source, members: &[usize]) -> Option<(u8, u8)> {
+    let mut range: Option<(u8, u8)> = None;
+    for &i in members {
+        let Packed { codes, scales } = source.mxfp4(i)?;
+        if let Some((low, high)) = exponents(codes, scales) {
+            range = Some(range.map_or((low, high), |(l, h)| (l.min(low), h.max(high))));
+        }
+    }
+    let (low, high) = range.unwrap_or((127, 127));
+    // The tensor's scale 2^(high - 135) has to be a normal number.
+    (high - low <= SPAN && high >= 9).then_some((low, high))
+}
+
+/// The cast that loses nothing: codes stay, each block scale becomes two.
+fn cast_to(file: &mut TensorFile, name: &str, packed: Packed<'_>, (low, high): (u8, u8)) -> Result<(), WeightsError> {
+    file.append(&sibling(name, "weight"), packed.codes)?;
+    let m = i32::from(high) - 127 - 8;
+    for chunk in packed.scales.chunks(CHUNK) {
+        let code = |&k: &u8| power_of_two(i32::from(k.clamp(low, high)) - 127 - m);
+        let doubled: Vec<u8> = chunk.iter().flat_map(|k| [code(k); 2]).collect();
+        file.append(&sibling(name, "weight_scale"), &doubled)?;
+    }
+    Ok(())
 }
 
 /// Largest magnitude over the tensors of a scale group. Groups are small (q, k, v), so this is read again for each member.

@@ -23,6 +23,15 @@ impl SourceTensor {
     }
 }
 
+/// A weight in MXFP4.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed<'a> {
+    /// Two E2M1 codes a byte, row-major.
+    pub(super) codes: &'a [u8],
+    /// E8M0, one for each 32 numbers.
+    pub(super) scales: &'a [u8],
+}
+
 /// A file to be written beside the weights: name and contents.
 pub(super) type Companion = (String, Vec<u8>);
 
@@ -33,6 +42,10 @@ pub(super) trait Source {
     fn read(&self, index: usize, first_row: usize, out: &mut [f32]);
     /// The stored tensor, where its bytes go over unchanged.
     fn verbatim(&self, index: usize) -> Option<&Tensor>;
+    /// Codes and scales of a weight in MXFP4, which have an exact counterpart in NVFP4.
+    fn mxfp4(&self, _index: usize) -> Option<Packed<'_>> {
+        None
+    }
     /// config.json of the unquantized model.
     fn config(&self) -> &Value;
     /// Tokenizer and generation files.
