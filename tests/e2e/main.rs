@@ -6,6 +6,7 @@ mod hostile;
 mod openai_client;
 mod promises;
 mod replacement;
+mod tool_calls;
 
 /// A runtime for one test's client side; an error fails the test.
 fn block_on<T>(test: impl Future<Output = anyhow::Result<T>>) -> T {

@@ -73,6 +73,14 @@ pub fn model(name: &str) -> Result<PathBuf> {
     Ok(root().join("models").join(name))
 }
 
+/// A folder of golden data.
+///
+/// # Errors
+/// It is not there.
+pub fn golden(name: &str) -> Result<PathBuf> {
+    existing(root().join("backend/tests/golden").join(name))
+}
+
 /// The interpreter that has the client libraries, and a script of `tests/python/`.
 ///
 /// # Errors

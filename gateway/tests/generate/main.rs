@@ -8,6 +8,7 @@ mod native;
 mod routes;
 mod speed;
 mod tokens;
+mod tools;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
