@@ -58,8 +58,8 @@ fn exact() -> CpuRunOptions {
 fn fast_arithmetic_stays_close_to_the_reference() {
     for (set, dir, most_kl, least_agree) in [
         ("llama_nvfp4", "llama_nvfp4_modelopt", 0.01, 0.9),
-        ("deepseek_v4_nvfp4", "deepseek_v4_nvfp4_modelopt", 0.25, 0.6),
-        ("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 0.25, 0.6),
+        ("deepseek_v4_nvfp4", "deepseek_v4_nvfp4_modelopt", 0.1, 0.75),
+        ("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 0.05, 0.9),
     ] {
         let texts: Vec<Vec<u32>> = Golden::read(set).prompts.into_iter().map(|p| [p.ids, p.greedy].concat()).collect();
         let (kl, agree) = measure(dir, &model(dir), &texts, exact());
