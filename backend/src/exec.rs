@@ -40,9 +40,9 @@ pub struct CacheSpec {
     pub pools: Vec<PoolSpec>,
     /// All per-sequence states.
     pub states: Vec<StateSpec>,
-    /// Rows may be computed again from an earlier token on, over what later tokens have left in the caches: drafts may
-    /// be wrong. Not so where a cache sums up tokens as it goes.
-    pub rewinds: bool,
+    /// The last tokens from which rows may be computed again, over what later ones have left in the caches: so long may a
+    /// wrong draft be. All tokens where every row stands for itself; few or none where a cache sums up tokens as it goes.
+    pub rewinds: u32,
 }
 
 impl CacheSpec {

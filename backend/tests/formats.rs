@@ -163,7 +163,7 @@ fn fp8_with_other_scales_is_expanded() {
     };
     // Single-precision scales per 128 x 128; E8M0 scales per 32 x 32; one scale for the whole tensor, in two shapes.
     let whole = [0.003f32];
-    let cases: [(Value, &str, &str, Vec<usize>, Vec<u8>, Vec<f32>, usize); 4] = [
+    let cases = [
         (with_block(128), "weight_scale_inv", "F32", vec![1, 1], floats(&[0.25]), vec![0.25], 128),
         (
             with_block(32),

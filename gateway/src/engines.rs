@@ -33,6 +33,7 @@ impl Engines {
             sequences: config.max_num_seqs,
             rows: config.max_num_batched_tokens,
             threads: config.threads,
+            draft_tokens: config.speculative_config.as_ref().map_or(0, |s| s.num_speculative_tokens as u32),
             ..CpuRunOptions::default()
         });
         let config = Config {

@@ -60,7 +60,7 @@ pub enum Method {
 impl Speculation {
     /// A drafter of this kind; none if the executor's model has none, or its caches can't be rewound.
     pub(crate) fn drafter(&self, device: &dyn Executor) -> Option<Box<dyn Drafter>> {
-        if !device.model().cache.rewinds {
+        if (device.model().cache.rewinds as usize) < self.num_speculative_tokens {
             return None;
         }
         match self.method {

@@ -154,9 +154,9 @@ fn inspect(workers: &Workers, config: &Config) -> Result<(ModelSpec, Limits), St
     };
     let model = executors[0].model();
     if let (Some(speculation), Some(decode)) = (&config.speculation, executors.last()) {
-        if !model.cache.rewinds {
+        if (model.cache.rewinds as usize) < speculation.num_speculative_tokens {
             return Err(StartError::Speculation(
-                "its caches sum up tokens as they go, and a wrong draft can't be taken back",
+                "its caches sum up tokens as they go, and a wrong draft of that length can't be taken back",
             ));
         }
         if speculation.drafter(*decode).is_none() {

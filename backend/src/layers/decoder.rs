@@ -113,7 +113,7 @@ impl<F: FeedForward> Decoder<F> {
             });
         }
         // Keys and values only, a row a token.
-        setup.caches.spec.rewinds = true;
+        setup.caches.spec.rewinds = u32::MAX;
         let mut readers: Vec<_> = built.iter().map(|l| l.attention.input()).collect();
         readers.extend(built.iter().flat_map(|l| l.feed.inputs()));
         let outputs: Vec<_> = built.iter().map(|l| l.attention.output()).collect();

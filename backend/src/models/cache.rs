@@ -105,7 +105,16 @@ pub fn cache_spec(config: &ModelConfig, options: ModelOptions) -> Result<CacheSp
         }
         Family::DeepseekV4(v4) => layers.flat_map(|layer| deepseek_v4::pools(v4, layer, options)).collect(),
     };
-    Ok(CacheSpec { block_tokens: options.block_tokens, formats: options.formats(config), pools, states: Vec::new() })
+    Ok(CacheSpec {
+        block_tokens: options.block_tokens,
+        formats: options.formats(config),
+        pools,
+        states: Vec::new(),
+        rewinds: match &config.family {
+            Family::DeepseekV4(_) => options.draft_tokens,
+            _ => u32::MAX,
+        },
+    })
 }
 
 impl ModelOptions {

@@ -6,7 +6,7 @@ mod play;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-pub use mode::{Mode, Place, modes};
+pub use mode::{DRAFT_TOKENS, Mode, Place, modes};
 
 use crate::api::{EngineError, FinishReason, GenerateRequest, Logprobs};
 use crate::engine::{Engine, PrefillPeer, PrefillServer, StartError, Stats, Workers};

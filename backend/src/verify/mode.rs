@@ -4,6 +4,9 @@ use crate::api::GenerateRequest;
 use crate::draft::{Method, Speculation};
 use crate::engine::Config;
 
+/// Tokens of a speculative draft, in modes that draft.
+pub const DRAFT_TOKENS: u32 = 4;
+
 /// Where the two roles run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -60,7 +63,7 @@ impl Mode {
         requests: &[GenerateRequest],
         concurrency: usize,
         longest_blocks: usize,
-        rewinds: bool,
+        rewinds: u32,
     ) -> Config {
         let longest_output = requests.iter().map(|r| r.max_tokens as usize).max().unwrap_or(1);
         Config {
@@ -71,8 +74,8 @@ impl Mode {
             stream_tokens: longest_output + 4,
             enable_prefix_caching: self.reuse,
             kv_offloading_bytes: if self.offload { 1 << 30 } else { 0 },
-            speculation: (self.drafts && rewinds).then_some(Speculation {
-                num_speculative_tokens: 4,
+            speculation: (self.drafts && rewinds >= DRAFT_TOKENS).then_some(Speculation {
+                num_speculative_tokens: DRAFT_TOKENS as usize,
                 disable_by_batch_size: 0,
                 method: Method::Ngram { prompt_lookup_min: 1, prompt_lookup_max: 3 },
             }),

@@ -100,7 +100,8 @@ impl HashDevice {
             block_tokens: BLOCK as u32,
             pools: vec![pool("kv", 1), pool("digest", BLOCK as u32)],
             states: stateful.then_some(state).into_iter().collect(),
-            rewinds: !stateful,
+            rewinds: if stateful { 0 } else { u32::MAX },
+            formats: String::new(),
         };
         let spec =
             ModelSpec { architecture: "Hash".into(), vocab_size: VOCAB, context_length: 400, eos_ids: vec![0], cache };

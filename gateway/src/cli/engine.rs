@@ -46,6 +46,9 @@ pub(super) struct Engine {
     /// Context tokens in one KV block, the same as the gateway's.
     #[arg(long, default_value_t = 16)]
     block_size: u32,
+    /// Most tokens of a speculative draft, the same as the gateway's: DeepSeek-V4's caches keep what taking it back needs.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    num_speculative_tokens: u32,
     /// Number formats, the same as the gateway's.
     #[command(flatten)]
     numbers: Numbers,
@@ -62,6 +65,7 @@ impl Engine {
             blocks: self.max_total_tokens.div_ceil(self.block_size.max(1)),
             block_tokens: self.block_size,
             threads: self.threads,
+            draft_tokens: self.num_speculative_tokens,
             ..CpuRunOptions::default()
         };
         let options = self.numbers.of(options);

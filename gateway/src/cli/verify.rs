@@ -55,7 +55,7 @@ impl Verify {
         let requests = self.requests()?;
         let options =
             CpuRunOptions { sequences: self.concurrency.max(CpuRunOptions::default().sequences), ..Default::default() };
-        let options = self.numbers.of(options);
+        let options = self.numbers.of(CpuRunOptions { draft_tokens: verify::DRAFT_TOKENS, ..options });
         let dir = self.model.clone();
         let mut make = || {
             let executor = open_cpu(&dir, &options).map_err(|e| e.to_string())?;

@@ -83,6 +83,7 @@ pub(super) fn build<D: Ops>(
     let rule = HyperRule { norm_eps: config.rms_norm_eps, eps: v4.hc_eps, iterations: v4.hc_sinkhorn_iters };
     let ropes = [v4.rope, v4.compress_rope].map(|r| device.rope(&frequencies(&r, v4.qk_rope_head_dim), 1.0));
     let buffers = attention_buffers(device, v4);
+    caches.spec.rewinds = options.draft_tokens;
     let mut setup = AttentionSetup { config, v4, caches, options, ropes, buffers };
     let mut built = Vec::with_capacity(layers.len());
     for (i, w) in layers.iter().enumerate() {
