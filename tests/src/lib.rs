@@ -16,6 +16,6 @@ pub use admin::Admin;
 pub use answer::{Answer, ToolCall};
 pub use client::{Client, EventStream, Reply};
 pub use config::{ADMIN_KEY, API_KEY, Config, Model, Tenant, recording};
-pub use paths::{component, component_bytes, golden, guest, guest_bytes, model, python};
+pub use paths::{binary, component, component_bytes, golden, guest, guest_bytes, model, python};
 pub use server::Server;
 pub use sse::Frames;

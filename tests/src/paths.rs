@@ -18,7 +18,10 @@ fn existing(path: PathBuf) -> Result<PathBuf> {
 
 /// The product's binary: the one that `SLUICEGATE_BIN` names, else the one from the build that made this test
 /// (`target/release/sluicegate` beside `target/release/deps`).
-pub(crate) fn binary() -> Result<PathBuf> {
+///
+/// # Errors
+/// It has not been built.
+pub fn binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("SLUICEGATE_BIN") {
         return existing(named.into());
     }
