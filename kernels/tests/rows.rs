@@ -114,7 +114,7 @@ proptest! {
         prop_assert!((dot(&transformed(&x), &transformed(&y)) - dot(&x, &y)).abs() <= 1e-5 * size + 1e-9);
         // Sylvester's matrix: entry (i, j) is -1 to the number of ones in i and j.
         for (i, found) in transformed(&x).iter().enumerate() {
-            let sign = |j: usize| if (i & j).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
             let exact: f64 = x.iter().enumerate().map(|(j, v)| sign(j) * f64::from(*v)).sum::<f64>() / 8.0;
             prop_assert!((f64::from(*found) - exact).abs() <= 1e-5 * dot(&x, &x).sqrt() + 1e-9);
         }
