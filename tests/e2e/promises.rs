@@ -8,13 +8,15 @@ use crate::{ask, block_on};
 
 /// Requests of each kind, each with a seed of its own.
 const SEEDS: usize = 50;
+/// Requests at a time.
+const TOGETHER: usize = 10;
 
 fn server() -> Result<Server> {
     let smollm2 = Model::native("smollm2", model("SmolLM2-135M-Instruct")?).format("hermes");
     Server::start(&Config::new().component(component("qwen")?).model(smollm2))
 }
 
-/// All answers to these requests, asked at once.
+/// All answers to these requests, some at a time.
 async fn answers(server: &Server, request: impl Fn(usize) -> Value) -> Result<Vec<Answer>> {
     let client = server.client()?;
     let start = |n: usize| {
@@ -24,10 +26,12 @@ async fn answers(server: &Server, request: impl Fn(usize) -> Value) -> Result<Ve
         request["max_tokens"] = 400.into();
         tokio::spawn(async move { client.assemble(&request).await })
     };
-    let running: Vec<_> = (0..SEEDS).map(start).collect();
     let mut answers = Vec::new();
-    for answer in running {
-        answers.push(answer.await??);
+    for first in (0..SEEDS).step_by(TOGETHER) {
+        let running: Vec<_> = (first..SEEDS.min(first + TOGETHER)).map(start).collect();
+        for answer in running {
+            answers.push(answer.await??);
+        }
     }
     Ok(answers)
 }
