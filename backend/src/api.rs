@@ -1,7 +1,10 @@
 //! What crosses the engine's door: a request in token ids, and its events.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
 
 use crate::grammar::Grammar;
 
@@ -67,6 +70,17 @@ pub struct GenerateRequest {
     pub deadline: Option<Instant>,
     /// Whose share of the engine this uses; weighted fair queueing is per share. Opaque to the engine.
     pub share: u64,
+}
+
+/// What a gateway decides for a request when it hands it to a worker: with whom, under which name, and from where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairing {
+    /// Names the transfer in the logs of both workers: random, 63 bits, not zero. Minted by the gateway, never a client's.
+    pub room: u64,
+    /// Where the prefill worker's link is; none for a worker that prefills itself.
+    pub prefill: Option<SocketAddr>,
+    /// Output that the client has already, from an attempt that was lost: generation goes on behind it.
+    pub output: Vec<u32>,
 }
 
 /// A token and its log probability under the distribution before filters and temperature.
@@ -147,7 +161,7 @@ pub enum Event {
 }
 
 /// Why the engine refused or failed a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum EngineError {
     /// The prompt leaves no room for one token.
     #[error("prompt of {prompt} tokens exceeds the model's context of {context}")]
@@ -183,4 +197,7 @@ pub enum EngineError {
     /// A worker failed; the request is lost, a retry may help.
     #[error("engine worker failed: {0}")]
     Worker(String),
+    /// No worker that could take the request is there; nothing was started, a retry may help.
+    #[error("no engine worker can take the request: {0}")]
+    Unavailable(String),
 }

@@ -7,10 +7,11 @@
 //!    └───────────┴──── preempted ───────────┘
 //! ```
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{Event, FinishReason, GenerateRequest, Sampling, Stage, Usage};
+use crate::api::{Event, FinishReason, GenerateRequest, Pairing, Sampling, Stage, Usage};
 use crate::draft::DraftLength;
 use crate::engine::{Live, Outlet, QueuePlace};
 use crate::exec::{SampleRow, Sampled, TokenMask};
@@ -33,6 +34,8 @@ pub(crate) struct Sequence {
     pub(crate) sampling: Arc<Sampling>,
     pub(crate) logprobs: Option<u8>,
     guide: Option<Guide>,
+    /// Room and prefill worker that a gateway chose.
+    pub(crate) pair: Option<(u64, SocketAddr)>,
     stop_ids: Vec<u32>,
     max_tokens: usize,
     announced: Option<Stage>,
@@ -64,9 +67,17 @@ impl Sequence {
             max_tokens: request.max_tokens as usize,
             logprobs: request.logprobs,
             guide,
+            pair: None,
             announced: None,
             _live: live,
         }
+    }
+
+    /// Applies what a gateway decided.
+    pub(crate) fn paired(mut self, pairing: Pairing) -> Self {
+        self.pair = pairing.prefill.map(|prefill| (pairing.room, prefill));
+        self.tokens.extend(pairing.output);
+        self
     }
 
     /// Tells the client about a stage, once each, however often the sequence is preempted or tried again.

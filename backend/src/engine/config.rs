@@ -75,6 +75,13 @@ pub enum Workers {
         /// Runs everything after the first token.
         decode: Box<dyn Executor>,
     },
+    /// One device decodes for a gateway, which names a prefill worker with each request.
+    Paired {
+        /// Runs everything after the first token.
+        decode: Box<dyn Executor>,
+        /// What every prefill worker knows too.
+        secret: Secret,
+    },
 }
 
 /// A prefill worker in another process.
@@ -92,6 +99,7 @@ impl fmt::Debug for Workers {
             Self::Both(_) => "Both",
             Self::Split { .. } => "Split",
             Self::Remote { .. } => "Remote",
+            Self::Paired { .. } => "Paired",
         })
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use crate::transfer::remote::{Secret, ServeError};
+pub use crate::transfer::remote::{Secret, ServeError, layout};
 pub use config::{Config, PrefillPeer, StartError, Workers};
 pub use prefill_server::PrefillServer;
 pub(crate) use shared::{Live, Phase, QueuePlace, Shared};
@@ -25,7 +25,7 @@ pub use stats::Stats;
 pub use stream::Generation;
 pub(crate) use stream::Outlet;
 
-use crate::api::{EngineError, GenerateRequest};
+use crate::api::{EngineError, GenerateRequest, Pairing};
 use crate::exec::{Executor, ModelSpec};
 use crate::grammar::Guide;
 use crate::sequence::{Sequence, Waiting};
@@ -48,6 +48,8 @@ struct Inner {
     model: ModelSpec,
     limits: Limits,
     stream_tokens: usize,
+    /// Whether every request names its prefill worker.
+    paired: bool,
     inbox: Inbox,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -67,11 +69,13 @@ impl Engine {
     pub fn start(workers: Workers, config: &Config) -> Result<Self, StartError> {
         config.check()?;
         let (model, limits) = inspect(&workers, config)?;
+        let paired = matches!(workers, Workers::Paired { .. });
         let started = worker::start(workers, config, limits)?;
         Ok(Self(Arc::new(Inner {
             model,
             limits,
             stream_tokens: config.stream_tokens,
+            paired,
             inbox: started.inbox,
             shared: started.shared,
             threads: Mutex::new(started.threads),
@@ -83,15 +87,28 @@ impl Engine {
     /// # Errors
     /// The request is invalid, the queue is full, or the engine is ending.
     pub fn submit(&self, request: GenerateRequest) -> Result<Generation, EngineError> {
+        self.submit_paired(request, Pairing::default())
+    }
+
+    /// Starts a generation for a gateway, which chose its prefill worker; never blocks.
+    ///
+    /// # Errors
+    /// As [`Self::submit`]; or the pairing does not fit this engine.
+    pub fn submit_paired(&self, request: GenerateRequest, pairing: Pairing) -> Result<Generation, EngineError> {
         let inner = &*self.0;
         validate::check(&request, &inner.model, &inner.limits)?;
+        validate::check_pairing(&request, &pairing, inner.paired, (&inner.model, &inner.limits))?;
         if inner.shared.phase() != Phase::Running {
             return Err(inner.shared.why_lost());
         }
-        let place = inner.shared.enqueue(request.prompt.len())?;
+        let place = inner.shared.enqueue(request.prompt.len() + pairing.output.len())?;
         let (outlet, generation) = stream::stream(inner.stream_tokens, Arc::clone(&inner.shared));
-        let guide = request.grammar.clone().map(|grammar| Guide::start(grammar, &inner.shared));
-        let sequence = Sequence::new(request, outlet, guide, inner.shared.live());
+        let guide = request.grammar.clone().map(|grammar| {
+            let mut guide = Guide::start(grammar, &inner.shared);
+            pairing.output.iter().for_each(|token| guide.accept(*token));
+            guide
+        });
+        let sequence = Sequence::new(request, outlet, guide, inner.shared.live()).paired(pairing);
         if !inner.inbox.send(Waiting::new(sequence, place)) {
             return Err(inner.shared.why_lost());
         }
@@ -150,7 +167,7 @@ fn inspect(workers: &Workers, config: &Config) -> Result<(ModelSpec, Limits), St
     let executors: Vec<&dyn Executor> = match workers {
         Workers::Both(both) => vec![&**both],
         Workers::Split { prefill, decode } => vec![&**prefill, &**decode],
-        Workers::Remote { decode, .. } => vec![&**decode],
+        Workers::Remote { decode, .. } | Workers::Paired { decode, .. } => vec![&**decode],
     };
     let model = executors[0].model();
     if let (Some(speculation), Some(decode)) = (&config.speculation, executors.last()) {

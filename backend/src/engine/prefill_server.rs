@@ -1,7 +1,7 @@
 //! A prefill worker that serves decode workers in other processes.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::transfer::remote::Secret;
 pub struct PrefillServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl PrefillServer {
@@ -32,7 +32,7 @@ impl PrefillServer {
         config.check()?;
         let limits = inspect_one(&*executor, config)?;
         let served = worker::serve(executor, config, limits, (address, secret))?;
-        Ok(Self { address: served.address, shared: served.shared, threads: served.threads })
+        Ok(Self { address: served.address, shared: served.shared, threads: Mutex::new(served.threads) })
     }
 
     /// Where it listens.
@@ -54,9 +54,9 @@ impl PrefillServer {
     }
 
     /// Lets the running sequences finish for at most `grace`, then ends. Says whether all finished.
-    pub fn shutdown(mut self, grace: Duration) -> bool {
+    pub fn shutdown(&self, grace: Duration) -> bool {
         let drained = self.shared.drain(grace);
-        super::join(std::mem::take(&mut self.threads));
+        super::join(std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner)));
         drained
     }
 }

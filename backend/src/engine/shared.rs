@@ -36,6 +36,9 @@ pub(crate) struct Shared {
     running: AtomicUsize,
     stats: Vec<Mutex<Stats>>,
     masks: MaskPool,
+    began: Instant,
+    /// When each worker's present turn began, in milliseconds after `began`, and one more; 0 between turns.
+    turns: Vec<AtomicU64>,
 }
 
 impl Shared {
@@ -49,6 +52,8 @@ impl Shared {
             running: AtomicUsize::new(0),
             stats: (0..workers).map(|_| Mutex::default()).collect(),
             masks: MaskPool::default(),
+            began: Instant::now(),
+            turns: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -142,7 +147,27 @@ impl Shared {
         let mut sum = Stats::default();
         self.stats.iter().for_each(|s| sum.add(&s.lock().unwrap_or_else(PoisonError::into_inner)));
         sum.running = self.running();
+        let now = self.clock();
+        let since = |turn: &AtomicU64| match turn.load(Ordering::Relaxed) {
+            0 => 0,
+            began => now.saturating_sub(began),
+        };
+        sum.turn_ms = self.turns.iter().map(since).max().unwrap_or(0);
         sum
+    }
+
+    fn clock(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// A worker begins a turn. One that never ends shows in [`Stats::turn_ms`], whatever it is that holds it.
+    pub(crate) fn turn_begins(&self, worker: usize) {
+        self.turns[worker].store(self.clock(), Ordering::Relaxed);
+    }
+
+    /// A worker has ended its turn.
+    pub(crate) fn turn_ends(&self, worker: usize) {
+        self.turns[worker].store(0, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,12 @@
 //! What the engine is doing, for metrics, readiness and tests.
 
+use serde::{Deserialize, Serialize};
+
+use crate::transfer::Flow;
+
 /// A snapshot. Gauges are of now; `_total` counters only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stats {
     /// Requests submitted and not yet ended, in any phase.
     pub running: usize,
@@ -29,6 +34,9 @@ pub struct Stats {
     pub slots_total: usize,
     /// Slots in use.
     pub slots_used: usize,
+    /// How long a worker's present turn has taken, in milliseconds, the longest of all workers; 0 between turns. A turn
+    /// is one step with what surrounds it, so a large figure is a worker that is stuck.
+    pub turn_ms: u64,
     /// Tokens (prefilled and generated) per second over the last seconds of work.
     pub tokens_per_second: f32,
     /// Steps run.
@@ -57,6 +65,20 @@ pub struct Stats {
     pub failed_total: u64,
     /// Times a sequence gave its blocks back to be computed again later.
     pub preempted_total: u64,
+    /// Transfers over links in progress, those being closed included.
+    pub rooms: usize,
+    /// Pages that wait to be written to a link.
+    pub pages_in_flight: usize,
+    /// Transfers over links that arrived whole.
+    pub transfers_completed_total: u64,
+    /// Transfers that this end gave up because the client left or the time was over.
+    pub transfers_aborted_total: u64,
+    /// Transfers that the other end or the link lost.
+    pub transfers_lost_total: u64,
+    /// Pages moved over links.
+    pub transfer_pages_total: u64,
+    /// Bytes of these pages.
+    pub transfer_bytes_total: u64,
 }
 
 impl Stats {
@@ -88,5 +110,22 @@ impl Stats {
         self.expired_total += other.expired_total;
         self.failed_total += other.failed_total;
         self.preempted_total += other.preempted_total;
+        self.rooms += other.rooms;
+        self.pages_in_flight += other.pages_in_flight;
+        self.transfers_completed_total += other.transfers_completed_total;
+        self.transfers_aborted_total += other.transfers_aborted_total;
+        self.transfers_lost_total += other.transfers_lost_total;
+        self.transfer_pages_total += other.transfer_pages_total;
+        self.transfer_bytes_total += other.transfer_bytes_total;
+    }
+
+    pub(super) fn add_flow(&mut self, flow: Flow) {
+        self.rooms += flow.rooms;
+        self.pages_in_flight += flow.pages_in_flight;
+        self.transfers_completed_total += flow.completed_total;
+        self.transfers_aborted_total += flow.aborted_total;
+        self.transfers_lost_total += flow.lost_total;
+        self.transfer_pages_total += flow.pages_total;
+        self.transfer_bytes_total += flow.bytes_total;
     }
 }

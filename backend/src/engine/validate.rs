@@ -1,7 +1,7 @@
 //! What a request must satisfy before it takes a place in the queue.
 
 use super::Limits;
-use crate::api::{EngineError, GenerateRequest, Sampling};
+use crate::api::{EngineError, GenerateRequest, Pairing, Sampling};
 use crate::exec::ModelSpec;
 
 /// Most alternatives for which log probabilities are given, as in OpenAI's API.
@@ -35,6 +35,32 @@ pub(super) fn check(request: &GenerateRequest, model: &ModelSpec, limits: &Limit
         return Err(EngineError::TooLarge { needed, total: limits.blocks });
     }
     Ok(())
+}
+
+/// Checks what a gateway decided for a request that [`check`] accepted.
+pub(super) fn check_pairing(
+    request: &GenerateRequest,
+    pairing: &Pairing,
+    paired: bool,
+    (model, limits): (&ModelSpec, &Limits),
+) -> Result<(), EngineError> {
+    let invalid = |what: String| Err(EngineError::Invalid(what));
+    match pairing.prefill {
+        None if paired => return invalid("this worker only decodes; the request names no prefill worker".into()),
+        Some(_) if !paired => return invalid("this worker prefills itself; the request names a prefill worker".into()),
+        Some(_) if pairing.room == 0 || pairing.room >> 63 != 0 => {
+            return invalid(format!("room {} is not a number from 1 to 2^63 - 1", pairing.room));
+        }
+        _ => {}
+    }
+    let output = &pairing.output;
+    if output.len() >= request.max_tokens as usize || request.prompt.len() + output.len() >= limits.max_total_tokens {
+        return if output.is_empty() { Ok(()) } else { invalid("the output to go on from is complete already".into()) };
+    }
+    match output.iter().find(|t| **t >= model.vocab_size) {
+        Some(id) => invalid(format!("output token {id} is outside the vocabulary of {}", model.vocab_size)),
+        None => Ok(()),
+    }
 }
 
 fn check_sampling(s: &Sampling, vocab: u32) -> Result<(), EngineError> {

@@ -20,7 +20,8 @@ pub(crate) use table::BlockTable;
 use std::rc::Rc;
 
 use crate::exec::{CacheSpec, Capacity, Executor};
-use block::{Filling, Ready};
+use block::Filling;
+pub(crate) use block::Ready;
 use checks::{Changed, Checks};
 use hash::{BlockHash, Chain};
 use host::HostTier;
@@ -196,9 +197,23 @@ impl Kv<'_> {
         Some(slot)
     }
 
-    /// Writes the state of a slot.
-    pub(crate) fn write_state(&mut self, slot: &Slot, state: &[u8]) {
-        self.device.write_state(slot.id(), state);
+    /// Writes the state of a slot. False if the size is wrong.
+    pub(crate) fn write_state(&mut self, slot: &Slot, state: &[u8]) -> bool {
+        let fits = state.len() == self.device.model().cache.state_bytes();
+        if fits {
+            self.device.write_state(slot.id(), state);
+        }
+        fits
+    }
+
+    /// Bytes of a block over all pools.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.memory.block_bytes
+    }
+
+    /// Whether a token is in the model's vocabulary.
+    pub(crate) fn knows(&self, token: u32) -> bool {
+        token < self.device.model().vocab_size
     }
 
     /// Blocks needed for `tokens` tokens.

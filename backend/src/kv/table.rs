@@ -84,6 +84,12 @@ impl BlockTable {
         self.filled
     }
 
+    /// Holds on the full blocks from the `from`th on. They are immutable, and stay while anyone holds them.
+    pub(crate) fn full(&self, from: usize) -> Vec<Ready> {
+        let full = &self.entries[..self.filled / self.block_tokens];
+        full.iter().skip(from).filter_map(|e| if let Entry::Ready(b) = e { Some(b.clone()) } else { None }).collect()
+    }
+
     /// Blocks in the table.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()

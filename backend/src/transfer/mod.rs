@@ -14,7 +14,7 @@ use std::fmt::Debug;
 
 use crate::exec::Executor;
 use crate::kv::Kv;
-use crate::sequence::{Prefilled, Resident, Sequence, Waiting};
+use crate::sequence::{Prefilled, Prefilling, Resident, Sequence, Waiting};
 
 /// What the prefill role's end brought.
 #[derive(Debug, Default)]
@@ -25,8 +25,30 @@ pub(crate) struct Polled {
     pub(crate) moved: bool,
 }
 
+/// What has moved between workers, at one end. Gauges are of now; `_total` counters only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// Transfers in progress, those being closed included.
+    pub(crate) rooms: usize,
+    /// Pages that wait to be written to a link.
+    pub(crate) pages_in_flight: usize,
+    /// Transfers that arrived whole.
+    pub(crate) completed_total: u64,
+    /// Transfers that this end gave up because the client left or the time was over.
+    pub(crate) aborted_total: u64,
+    /// Transfers that the other end or the link lost.
+    pub(crate) lost_total: u64,
+    /// Pages moved.
+    pub(crate) pages_total: u64,
+    /// Bytes of these pages.
+    pub(crate) bytes_total: u64,
+}
+
 /// The prefill role's end.
 pub(crate) trait Outbound: Debug {
+    /// A sequence has more complete blocks than before; they may be sent while the rest is computed.
+    fn progress(&mut self, _sequence: &Prefilling) {}
+
     /// Takes the sequence, or gives it back when the far side has no room; its blocks stay pinned by being owned.
     fn offer(&mut self, sequence: Prefilled<Resident>, device: &dyn Executor) -> Option<Box<Prefilled<Resident>>>;
 
@@ -38,6 +60,11 @@ pub(crate) trait Outbound: Debug {
     /// Sequences that were taken and are not yet received.
     fn held(&self) -> usize {
         0
+    }
+
+    /// What has moved.
+    fn flow(&self) -> Flow {
+        Flow::default()
     }
 }
 
@@ -57,4 +84,8 @@ pub(crate) trait Inbound: Debug {
     }
     /// Removes every sequence for which `gone` holds.
     fn sweep(&mut self, gone: &dyn Fn(&Sequence) -> bool) -> Vec<Sequence>;
+    /// What has moved.
+    fn flow(&self) -> Flow {
+        Flow::default()
+    }
 }

@@ -217,6 +217,7 @@ pub(crate) fn assert_idle(engine: &Running) -> Stats {
         let there = engine.server.as_ref().map(PrefillServer::stats).unwrap_or_default();
         let busy = busy + there.running + there.waiting + there.prefilling + there.transferring;
         let held = s.blocks_held + s.slots_used + there.blocks_held + there.slots_used;
+        let held = held + s.rooms + s.pages_in_flight + there.rooms + there.pages_in_flight;
         if busy + held == 0 {
             assert_eq!(s.blocks_free + s.blocks_cached, s.blocks_total);
             return Stats { cached_tokens_total: s.cached_tokens_total + there.cached_tokens_total, ..s };

@@ -11,6 +11,7 @@ mod laws;
 mod limits;
 mod order;
 mod prefix;
+mod ranks;
 mod remote;
 mod speculation;
 mod verify;

@@ -25,28 +25,29 @@ impl Native {
     pub fn new(name: impl Into<String>, engine: Engine) -> Self {
         Self { name: name.into(), engine }
     }
+}
 
-    fn request(&self, job: Job) -> GenerateRequest {
-        let room = self.engine.limits().max_total_tokens.saturating_sub(job.prompt.len()).max(1);
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let mut stop_ids = job.stop_ids;
-        for &id in &self.engine.model().eos_ids {
-            if !stop_ids.contains(&id) {
-                stop_ids.push(id);
-            }
+/// A job as an engine takes it, whose sequences have at most `longest` tokens and end with `eos_ids`.
+pub(super) fn request(job: Job, longest: usize, eos_ids: &[u32]) -> GenerateRequest {
+    let room = longest.saturating_sub(job.prompt.len()).max(1);
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    let mut stop_ids = job.stop_ids;
+    for &id in eos_ids {
+        if !stop_ids.contains(&id) {
+            stop_ids.push(id);
         }
-        GenerateRequest {
-            id: job.id,
-            prompt: job.prompt.to_vec(),
-            sampling: job.sampling,
-            stop_ids,
-            max_tokens: job.max_tokens.map_or(room, |wanted| wanted.clamp(1, room)),
-            logprobs: job.request.logprobs,
-            grammar: job.grammar,
-            priority: job.priority,
-            deadline: job.deadline,
-            share: job.share,
-        }
+    }
+    GenerateRequest {
+        id: job.id,
+        prompt: job.prompt.to_vec(),
+        sampling: job.sampling,
+        stop_ids,
+        max_tokens: job.max_tokens.map_or(room, |wanted| wanted.clamp(1, room)),
+        logprobs: job.request.logprobs,
+        grammar: job.grammar,
+        priority: job.priority,
+        deadline: job.deadline,
+        share: job.share,
     }
 }
 
@@ -65,7 +66,8 @@ impl Upstream for Native {
     }
 
     fn submit(&self, job: Job) -> BoxFuture<'_, Result<Started, Error>> {
-        let submitted = self.engine.submit(self.request(job)).map_err(refused);
+        let request = request(job, self.engine.limits().max_total_tokens, &self.engine.model().eos_ids);
+        let submitted = self.engine.submit(request).map_err(refused);
         Box::pin(std::future::ready(
             submitted.map(|generation| Started { pieces: Box::pin(Tokens(generation)), prompt_tail: None }),
         ))
@@ -83,7 +85,7 @@ impl Stream for Tokens {
     }
 }
 
-fn piece(event: Event) -> Result<Piece, Error> {
+pub(super) fn piece(event: Event) -> Result<Piece, Error> {
     match event {
         Event::Stage(stage) => Ok(Piece::Stage(stage)),
         Event::Cached(tokens) => Ok(Piece::Cached(tokens)),
@@ -100,7 +102,7 @@ fn piece(event: Event) -> Result<Piece, Error> {
     }
 }
 
-fn refused(error: EngineError) -> Error {
+pub(super) fn refused(error: EngineError) -> Error {
     let message = error.to_string();
     match error {
         EngineError::PromptTooLong { .. } => {
@@ -111,7 +113,7 @@ fn refused(error: EngineError) -> Error {
         EngineError::TooLarge { .. } => Error::new(Kind::BadRequest, message).param("messages"),
         EngineError::Overloaded { retry_after_s } => Error::new(Kind::Overloaded, message)
             .retry_after(std::time::Duration::from_secs(u64::from(retry_after_s.max(1)))),
-        EngineError::ShuttingDown => {
+        EngineError::ShuttingDown | EngineError::Unavailable(_) => {
             Error::new(Kind::Overloaded, message).retry_after(std::time::Duration::from_secs(1))
         }
         EngineError::Worker(_) => Error::new(Kind::Upstream, message),

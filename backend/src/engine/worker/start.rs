@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Decode, Meter, Prefill, Worker};
-use crate::engine::{Config, Limits, Phase, PrefillPeer, Shared, StartError, Stats, Workers};
+use crate::engine::{Config, Limits, Phase, Shared, StartError, Stats, Workers};
 use crate::exec::Executor;
 use crate::kv::{Memory, MemorySize};
 use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole, Speculator};
 use crate::sequence::Waiting;
-use crate::transfer::remote::{self, RemoteIn, RemoteOut, Secret};
+use crate::transfer::remote::{self, Links, RemoteIn, RemoteOut, Secret};
 use crate::transfer::{HandOver, Inbound, Outbound, page_link};
 
 /// Where new requests go.
@@ -67,7 +67,14 @@ pub(in crate::engine) fn start(workers: Workers, config: &Config, limits: Limits
         Workers::Both(device) => vec![("engine", both(device, inbox, config.clone(), limits))],
         Workers::Split { prefill, decode } => split((prefill, decode), inbox, config, limits, &shared),
         Workers::Remote { prefill, decode } => {
-            vec![("decode", remote_decode((prefill, decode), inbox, config, limits, &shared)?)]
+            let links = Links::new(prefill.secret, decode.model(), &shared);
+            let address = prefill.address;
+            Links::check(address).map_err(|e| StartError::Peer { address, why: e.to_string() })?;
+            vec![("decode", remote_decode((links, Some(address)), decode, inbox, config, limits))]
+        }
+        Workers::Paired { decode, secret } => {
+            let links = Links::new(secret, decode.model(), &shared);
+            vec![("decode", remote_decode((links, None), decode, inbox, config, limits))]
         }
     };
     let threads = launch(makes, &shared)?;
@@ -93,20 +100,19 @@ pub(in crate::engine) fn serve(
     Ok(Served { address, shared, threads })
 }
 
+/// `only` is the prefill worker of all requests; without it each request names its own.
 fn remote_decode(
-    (peer, device): (PrefillPeer, Box<dyn Executor>),
+    (links, only): (Links, Option<SocketAddr>),
+    device: Box<dyn Executor>,
     inbox: Receiver<Waiting>,
     config: &Config,
     limits: Limits,
-    shared: &Arc<Shared>,
-) -> Result<Make, StartError> {
-    let dialer = remote::dial(peer.address, peer.secret, device.model(), shared)
-        .map_err(|e| StartError::Peer { address: peer.address, why: e.to_string() })?;
+) -> Make {
     let config = config.clone();
-    Ok(Box::new(move |shared| {
-        let arrivals = Box::new(RemoteIn::new(dialer));
+    Box::new(move |shared| {
+        let arrivals = Box::new(RemoteIn::new(links, only));
         decode_worker(device, config, limits, DecodeDoors { inbox: Some(inbox), arrivals, back: None }, shared)
-    }))
+    })
 }
 
 /// Starts a thread for each worker.

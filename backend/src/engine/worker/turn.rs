@@ -27,8 +27,10 @@ impl Worker {
                 self.publish();
                 return;
             }
+            self.shared.turn_begins(self.index);
             let worked = self.turn();
             self.publish();
+            self.shared.turn_ends(self.index);
             match worked {
                 Ok(true) => {}
                 Ok(false) if self.is_idle() => std::thread::park(),
@@ -234,6 +236,7 @@ impl Worker {
             let step = p.role.apply(&mut drawn);
             rows += step.rows;
             p.blocked.extend(step.complete);
+            p.role.running.iter().for_each(|s| p.out.progress(s));
         }
         debug_assert!(drawn.next().is_none(), "more tokens drawn than sample rows planned");
         drop(drawn);
@@ -284,6 +287,12 @@ impl Worker {
             s.transferring += d.arrivals.waiting();
             s.decoding += d.role.len();
             s.paused += d.role.paused();
+        }
+        if let Some(p) = &self.prefill {
+            s.add_flow(p.out.flow());
+        }
+        if let Some(d) = &self.decode {
+            s.add_flow(d.arrivals.flow());
         }
         let c = self.memory.counts();
         (s.blocks_total, s.blocks_free, s.blocks_held, s.blocks_cached) = (c.total, c.free, c.held, c.cached);

@@ -84,6 +84,28 @@ pub(crate) enum Guarantee {
     PinUntilClosed,
     /// The end of a link ends its transfers.
     EndWithLink,
+    /// A transfer that ended is forgotten: whatever comes for it later acts on nothing.
+    EndsAreFinal,
+    /// A page is written once.
+    OneWriter,
+    /// Nothing is written before there is memory for it.
+    GrantBeforePages,
+}
+
+impl Guarantee {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Generation,
+        Self::NoStaleStart,
+        Self::AnswerUnknown,
+        Self::CompleteBeforeDelivery,
+        Self::PinUntilClosed,
+        Self::EndWithLink,
+        Self::EndsAreFinal,
+        Self::OneWriter,
+        Self::GrantBeforePages,
+    ];
 }
 
 /// Guarantees in force: all of them, except in the model.

@@ -47,9 +47,12 @@ impl Sink {
     }
 
     /// Live transfers, those being closed included.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.live.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live.is_empty()
     }
 
     /// Asks for a sequence. The key's generation must be new on this link.
@@ -104,7 +107,7 @@ impl Sink {
                 vec![SinkEffect::WantMemory(key)]
             }
             (ToSink::Page(page), Receiving::Filling { total, got, .. }) if page < *total => {
-                if !got.insert(page) {
+                if !got.insert(page) && self.guarantees.hold(Guarantee::OneWriter) {
                     return Vec::new();
                 }
                 let mut out = vec![SinkEffect::Write(key, page)];
@@ -138,7 +141,9 @@ impl Sink {
         if got.len() < *total as usize && self.guarantees.hold(Guarantee::CompleteBeforeDelivery) {
             return Vec::new();
         }
-        self.live.remove(&key);
+        if self.guarantees.hold(Guarantee::EndsAreFinal) {
+            self.live.remove(&key);
+        }
         vec![SinkEffect::Deliver(key), SinkEffect::Send(key, ToSource::Ack)]
     }
 

@@ -46,7 +46,6 @@ impl Source {
     }
 
     /// Live transfers.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.live.len()
     }
@@ -129,7 +128,8 @@ impl Source {
     /// Sends what is granted and computed.
     fn pump(&mut self, key: Key) -> Vec<SourceEffect> {
         let mut out = Vec::new();
-        let Some(s) = self.live.get_mut(&key).filter(|s| s.granted) else { return out };
+        let early = !self.guarantees.hold(Guarantee::GrantBeforePages);
+        let Some(s) = self.live.get_mut(&key).filter(|s| s.granted || early) else { return out };
         while s.sent < s.ready {
             out.push(SourceEffect::Send(key, ToSink::Page(s.sent)));
             s.sent += 1;

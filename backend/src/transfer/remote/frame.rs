@@ -16,6 +16,10 @@ pub(crate) enum Body {
     ToSink(ToSink),
     /// Nothing; shows that the peer lives.
     Ping,
+    /// The source has shared memory for pages.
+    Offer,
+    /// The sink has opened it.
+    Accept,
 }
 
 /// One frame.
@@ -24,15 +28,26 @@ pub(crate) struct Frame {
     pub(super) key: Key,
     pub(super) body: Body,
     pub(super) payload: Vec<u8>,
+    /// Whether the payload says where a page is, instead of being it.
+    pub(super) carried: bool,
 }
 
 impl Frame {
     pub(super) fn new(key: Key, body: Body, payload: Vec<u8>) -> Self {
-        Self { key, body, payload }
+        Self { key, body, payload, carried: false }
+    }
+
+    /// A frame that belongs to no transfer.
+    pub(super) fn of_link(body: Body, payload: Vec<u8>) -> Self {
+        Self::new(Key { room: 0, generation: 0 }, body, payload)
+    }
+
+    pub(super) fn is_page(&self) -> bool {
+        matches!(self.body, Body::ToSink(ToSink::Page(_)))
     }
 
     pub(super) fn ping() -> Self {
-        Self::new(Key { room: 0, generation: 0 }, Body::Ping, Vec::new())
+        Self::of_link(Body::Ping, Vec::new())
     }
 }
 
@@ -47,8 +62,13 @@ fn kind(body: Body) -> (u8, u32) {
         Body::ToSink(ToSink::Finish) => (18, 0),
         Body::ToSink(ToSink::Closed) => (19, 0),
         Body::Ping => (32, 0),
+        Body::Offer => (33, 0),
+        Body::Accept => (34, 0),
     }
 }
+
+/// Kind of a page that is carried beside its frame.
+const CARRIED: u8 = 20;
 
 fn body(kind: u8, page: u32) -> Option<Body> {
     Some(match kind {
@@ -57,10 +77,12 @@ fn body(kind: u8, page: u32) -> Option<Body> {
         3 => Body::ToSource(ToSource::Ack),
         4 => Body::ToSource(ToSource::Abort),
         16 => Body::ToSink(ToSink::Started),
-        17 => Body::ToSink(ToSink::Page(page)),
+        17 | CARRIED => Body::ToSink(ToSink::Page(page)),
         18 => Body::ToSink(ToSink::Finish),
         19 => Body::ToSink(ToSink::Closed),
         32 => Body::Ping,
+        33 => Body::Offer,
+        34 => Body::Accept,
         _ => return None,
     })
 }
@@ -68,7 +90,7 @@ fn body(kind: u8, page: u32) -> Option<Body> {
 fn head(frame: &Frame) -> [u8; HEAD] {
     let (kind, page) = kind(frame.body);
     let mut head = [0; HEAD];
-    head[0] = kind;
+    head[0] = if frame.carried { CARRIED } else { kind };
     head[1..9].copy_from_slice(&frame.key.room.to_le_bytes());
     head[9..17].copy_from_slice(&frame.key.generation.to_le_bytes());
     head[17..].copy_from_slice(&page.to_le_bytes());
@@ -115,7 +137,7 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Frame> {
     let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
     let page = u32::from_le_bytes(std::array::from_fn(|i| head[17 + i]));
     let body = body(head[0], page).ok_or_else(|| broken(format!("unknown frame kind {}", head[0])))?;
-    Ok(Frame { key: Key { room: long(1), generation: long(9) }, body, payload })
+    Ok(Frame { key: Key { room: long(1), generation: long(9) }, body, payload, carried: head[0] == CARRIED })
 }
 
 #[cfg(test)]
@@ -125,7 +147,7 @@ mod tests {
     use super::*;
 
     fn any_body() -> impl Strategy<Value = Body> {
-        (prop_oneof![1..5_u8, 16..20_u8, Just(32)], any::<u32>()).prop_map(|(k, p)| body(k, p).unwrap())
+        (prop_oneof![1..5_u8, 16..20_u8, 32..35_u8], any::<u32>()).prop_map(|(k, p)| body(k, p).unwrap())
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use crate::exec::ModelSpec;
 
 const MAGIC: &[u8; 8] = b"sluice\x01\n";
 /// Changes when frames or their meaning change.
-const VERSION: u16 = 1;
+const VERSION: u16 = 3;
 
 /// What both ends of a link must know. Never printed.
 #[derive(Clone)]
@@ -25,6 +25,30 @@ impl Secret {
     pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
         let bytes = bytes.into();
         (bytes.len() >= Self::LEAST).then_some(Self(bytes))
+    }
+
+    /// Proof of knowing the secret: HMAC-SHA-256 over `parts`, each with its length, so that parts can't run together.
+    #[must_use]
+    pub fn proof(&self, parts: &[&[u8]]) -> [u8; 32] {
+        self.mac(parts).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is [`Self::proof`] of these parts; takes the same time wherever it differs.
+    #[must_use]
+    pub fn proves(&self, parts: &[&[u8]], proof: &[u8]) -> bool {
+        self.mac(parts).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        // HMAC's own treatment of a long key, so that there is no error to handle: its digest, padded with zeros.
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&Sha256::digest(&self.0));
+        let mut mac = Hmac::<Sha256>::new(&key.into());
+        for part in parts {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part);
+        }
+        mac
     }
 }
 
@@ -42,17 +66,9 @@ pub(super) enum End {
 }
 
 /// A digest of everything that two peers must have in common: the model's shape and the layout of its pages.
-pub(super) fn layout(model: &ModelSpec) -> [u8; 32] {
+#[must_use]
+pub fn layout(model: &ModelSpec) -> [u8; 32] {
     Sha256::digest(format!("{model:?}")).into()
-}
-
-fn proof(secret: &Secret, end: End, own: &[u8; 32], peer: &[u8; 32], layout: &[u8; 32]) -> io::Result<Hmac<Sha256>> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(&secret.0).map_err(io::Error::other)?;
-    mac.update(&[end as u8]);
-    mac.update(own);
-    mac.update(peer);
-    mac.update(layout);
-    Ok(mac)
 }
 
 /// Runs the exchange.
@@ -87,12 +103,12 @@ pub(super) fn exchange(
     }
     let peer_end = if end == End::Source { End::Sink } else { End::Source };
     let peer_nonce: [u8; 32] = std::array::from_fn(|i| theirs[11 + i]);
-    stream.write_all(&proof(secret, end, &nonce, &peer_nonce, layout)?.finalize().into_bytes())?;
+    stream.write_all(&secret.proof(&[&[end as u8], &nonce, &peer_nonce, layout]))?;
     let mut tag = [0; 32];
     stream.read_exact(&mut tag)?;
     // The peer's own layout, so that a wrong secret and a wrong model are told apart.
     let peer_layout: [u8; 32] = std::array::from_fn(|i| theirs[43 + i]);
-    if proof(secret, peer_end, &peer_nonce, &nonce, &peer_layout)?.verify_slice(&tag).is_err() {
+    if !secret.proves(&[&[peer_end as u8], &peer_nonce, &nonce, &peer_layout], &tag) {
         return refuse("the peer does not know the shared secret");
     }
     if peer_layout != *layout {

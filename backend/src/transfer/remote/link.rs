@@ -3,6 +3,7 @@
 use std::io::{self, BufReader, BufWriter, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use crate::engine::Shared;
 
 /// Frames that may wait to be written, and to be taken by the worker.
 const QUEUED: usize = 64;
+/// Payload bytes that may wait to be written: enough to keep a link busy for a step, and little beside the KV memory.
+const QUEUED_BYTES: usize = 16 << 20;
 /// How often a silent side shows that it lives.
 const PING: Duration = Duration::from_secs(1);
 /// How long a silent peer is believed to live.
@@ -25,6 +28,8 @@ pub(crate) enum LinkEvent {
     Frame(u64, Box<Frame>),
     /// The link is gone; nothing more comes from it.
     Down(u64, String),
+    /// A link could not be made; the next attempt follows.
+    Refused(String),
 }
 
 /// A worker's hold on a link. Dropping it ends the link.
@@ -32,16 +37,54 @@ pub(crate) enum LinkEvent {
 pub(crate) struct LinkHandle {
     pub(super) id: u64,
     frames: SyncSender<Frame>,
+    /// Payload bytes and pages that wait to be written.
+    queued: Arc<Queued>,
     stream: TcpStream,
+}
+
+#[derive(Debug, Default)]
+struct Queued {
+    bytes: AtomicUsize,
+    pages: AtomicUsize,
+}
+
+impl Queued {
+    fn add(&self, frame: &Frame) {
+        self.bytes.fetch_add(frame.payload.len(), Ordering::Relaxed);
+        self.pages.fetch_add(usize::from(frame.is_page()), Ordering::Relaxed);
+    }
+
+    fn sub(&self, frame: &Frame) {
+        self.bytes.fetch_sub(frame.payload.len(), Ordering::Relaxed);
+        self.pages.fetch_sub(usize::from(frame.is_page()), Ordering::Relaxed);
+    }
 }
 
 impl LinkHandle {
     /// Queues a frame, or gives it back when the link is slow. A link that is gone takes everything.
     pub(super) fn send(&self, frame: Frame) -> Result<(), Box<Frame>> {
-        match self.frames.try_send(frame) {
-            Err(TrySendError::Full(frame)) => Err(Box::new(frame)),
-            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+        // One frame may always wait, however large it is.
+        let waiting = self.queued.bytes.load(Ordering::Relaxed);
+        if waiting > 0 && waiting + frame.payload.len() > QUEUED_BYTES {
+            return Err(Box::new(frame));
         }
+        self.queued.add(&frame);
+        match self.frames.try_send(frame) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(frame)) => {
+                self.queued.sub(&frame);
+                Err(Box::new(frame))
+            }
+            Err(TrySendError::Disconnected(frame)) => {
+                self.queued.sub(&frame);
+                Ok(())
+            }
+        }
+    }
+
+    /// Pages that wait to be written.
+    pub(super) fn pages_in_flight(&self) -> usize {
+        self.queued.pages.load(Ordering::Relaxed)
     }
 }
 
@@ -68,23 +111,26 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(SILENCE))
 }
 
-/// Runs an authenticated connection until it ends. `Up` is sent first, `Down` last.
-pub(super) fn run(stream: TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) {
+/// Runs an authenticated connection until it ends. `Up` is sent first, `Down` last. Says whether anyone hears them.
+pub(super) fn run(stream: TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) -> bool {
     let why = match carry(&stream, id, events, shared) {
         Ok(()) => "the worker is gone".to_owned(),
         Err(e) => e.to_string(),
     };
     let _ = stream.shutdown(Shutdown::Both);
-    let _ = events.send(LinkEvent::Down(id, why));
+    let heard = events.send(LinkEvent::Down(id, why)).is_ok();
     shared.wake();
+    heard
 }
 
 fn carry(stream: &TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) -> io::Result<()> {
     let (frames, to_write) = sync_channel(QUEUED);
     let writer = stream.try_clone()?;
-    let own = Arc::clone(shared);
-    std::thread::Builder::new().name("sluicegate-link".into()).spawn(move || write_all(&writer, &to_write, &own))?;
-    let up = LinkEvent::Up(LinkHandle { id, frames, stream: stream.try_clone()? });
+    let queued = Arc::<Queued>::default();
+    let (own, counted) = (Arc::clone(shared), Arc::clone(&queued));
+    let write = move || write_all(&writer, &to_write, &counted, &own);
+    std::thread::Builder::new().name("sluicegate-link".into()).spawn(write)?;
+    let up = LinkEvent::Up(LinkHandle { id, frames, queued, stream: stream.try_clone()? });
     if events.send(up).is_err() {
         return Ok(());
     }
@@ -103,18 +149,24 @@ fn carry(stream: &TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &A
     }
 }
 
-fn write_all(stream: &TcpStream, frames: &Receiver<Frame>, shared: &Shared) {
+fn write_all(stream: &TcpStream, frames: &Receiver<Frame>, queued: &Queued, shared: &Shared) {
     let mut to = BufWriter::with_capacity(1 << 18, stream);
     let mut write = || -> io::Result<bool> {
         match frames.recv_timeout(PING) {
-            Ok(frame) => frame::write(&mut to, &frame)?,
+            Ok(frame) => {
+                frame::write(&mut to, &frame)?;
+                queued.sub(&frame);
+            }
             Err(RecvTimeoutError::Timeout) => frame::write(&mut to, &Frame::ping())?,
             Err(RecvTimeoutError::Disconnected) => return Ok(false),
         }
         let mut sent = 1;
         while let Some(frame) = (sent < QUEUED).then(|| frames.try_recv().ok()).flatten() {
             frame::write(&mut to, &frame)?;
+            queued.sub(&frame);
             sent += 1;
+            // Room in the queue is room for pages that a worker is waiting to send.
+            shared.wake();
         }
         to.flush()?;
         Ok(true)

@@ -4,6 +4,7 @@
 //! made by the two workers, each of which owns its end's state machine. Links are authenticated by a shared secret and
 //! are refused off loopback, because they are not encrypted.
 
+mod carrier;
 mod dial;
 mod frame;
 mod hello;
@@ -14,10 +15,10 @@ mod outbound;
 mod outlet;
 mod serve;
 
-pub use hello::Secret;
+pub use hello::{Secret, layout};
 pub use serve::ServeError;
 
-pub(crate) use dial::dial;
+pub(crate) use dial::Links;
 pub(crate) use inbound::RemoteIn;
 pub(crate) use outbound::RemoteOut;
 pub(crate) use outlet::RemoteOutlet;

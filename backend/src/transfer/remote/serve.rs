@@ -69,7 +69,9 @@ fn accept_all(
         id += 1;
         let (secret, events, shared) = (Arc::clone(secret), events.clone(), Arc::clone(shared));
         let welcome = move || match greet(&stream, &secret, &layout) {
-            Ok(()) => link::run(stream, id, &events, &shared),
+            Ok(()) => {
+                link::run(stream, id, &events, &shared);
+            }
             Err(error) => tracing::warn!(%peer, %error, "a decode worker was refused"),
         };
         if let Err(error) = std::thread::Builder::new().name("sluicegate-link".into()).spawn(welcome) {

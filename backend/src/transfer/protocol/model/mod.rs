@@ -147,7 +147,9 @@ impl World {
                 }
                 SinkEffect::Write(key, page) => match self.place(key) {
                     Some(Some((_, pages))) => {
-                        pages.insert(page, origin);
+                        if pages.insert(page, origin).is_some() {
+                            self.accident = Some("a page was written twice");
+                        }
                     }
                     _ => self.accident = Some("a page was written to memory that its key does not own"),
                 },

@@ -1,0 +1,228 @@
+//! How the bytes of pages travel beside the frames of a link: in memory that both processes see.
+//!
+//! A page is in its frame unless both ends have agreed on a carrier: the source offers one when the link is made, the sink
+//! accepts if it can use it. Frames keep their order and their meaning; one whose page is carried names the place instead
+//! of holding the bytes. Other carriers fit in the same place: with CUDA IPC the offer is a memory handle and a place an
+//! offset in it, with NIXL the offer is an agent's metadata and a place says that a write is complete.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The source's end.
+pub(super) trait Carry: Debug {
+    /// Whether another page fits now.
+    ///
+    /// # Errors
+    /// The carrier is broken; pages go into frames from now on.
+    fn has_room(&mut self) -> io::Result<bool>;
+    /// Puts a page where the sink can get it, and says where that is.
+    ///
+    /// # Errors
+    /// See [`Self::has_room`].
+    fn put(&mut self, page: &[u8]) -> io::Result<Vec<u8>>;
+}
+
+/// The sink's end. Pages are taken in the order in which they were put, wanted or not.
+pub(super) trait Fetch: Debug {
+    /// The page at a place, which is free afterwards.
+    ///
+    /// # Errors
+    /// There is none, or it is not what was put there.
+    fn get(&mut self, place: &[u8]) -> io::Result<Vec<u8>>;
+}
+
+/// Where shared memory is files.
+const FOLDER: &str = "/dev/shm";
+const PREFIX: &str = "sluicegate-pages-";
+/// Bytes of a ring, about.
+const BYTES: usize = 16 << 20;
+/// The number of pages taken comes first.
+const HEAD: u64 = 8;
+/// Number and checksum.
+const PLACE: usize = 8 + 4;
+
+/// What a sink needs to know of a ring.
+#[derive(Debug, Serialize, Deserialize)]
+struct Offer {
+    path: PathBuf,
+    slots: u64,
+    page: usize,
+}
+
+impl Offer {
+    fn bytes(&self) -> u64 {
+        HEAD + self.slots * self.page as u64
+    }
+
+    fn at(&self, number: u64) -> u64 {
+        HEAD + number % self.slots * self.page as u64
+    }
+}
+
+/// A ring of pages in a file without a name, written at this end. Reads and writes are system calls, so a full or torn file
+/// system is an error and not a signal.
+#[derive(Debug)]
+pub(super) struct RingWriter {
+    file: File,
+    offer: Offer,
+    put: u64,
+    named: bool,
+}
+
+impl RingWriter {
+    /// A new ring for pages of this size.
+    ///
+    /// # Errors
+    /// There is no shared memory.
+    pub(super) fn create(page: usize) -> io::Result<Self> {
+        Self::create_in(Path::new(FOLDER), page)
+    }
+
+    fn create_in(folder: &Path, page: usize) -> io::Result<Self> {
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).map_err(io::Error::other)?;
+        let path = folder.join(format!("{PREFIX}{:032x}", u128::from_le_bytes(name)));
+        let slots = (BYTES / page.max(1)).clamp(2, 64) as u64;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        let ring = Self { file, offer: Offer { path, slots, page }, put: 0, named: true };
+        ring.file.set_len(ring.offer.bytes())?;
+        Ok(ring)
+    }
+
+    /// What the sink is told.
+    pub(super) fn offer(&self) -> Vec<u8> {
+        // The type always serializes.
+        serde_json::to_vec(&self.offer).unwrap_or_default()
+    }
+
+    /// The sink has it open: its name is not needed any more.
+    pub(super) fn unname(&mut self) {
+        if std::mem::take(&mut self.named) {
+            let _ = std::fs::remove_file(&self.offer.path);
+        }
+    }
+}
+
+impl Drop for RingWriter {
+    fn drop(&mut self) {
+        self.unname();
+    }
+}
+
+impl Carry for RingWriter {
+    fn has_room(&mut self) -> io::Result<bool> {
+        let mut taken = [0; HEAD as usize];
+        self.file.read_exact_at(&mut taken, 0)?;
+        Ok(self.put.wrapping_sub(u64::from_le_bytes(taken)) < self.offer.slots)
+    }
+
+    fn put(&mut self, page: &[u8]) -> io::Result<Vec<u8>> {
+        self.file.write_all_at(page, self.offer.at(self.put))?;
+        let mut place = self.put.to_le_bytes().to_vec();
+        place.extend(crc32fast::hash(page).to_le_bytes());
+        self.put += 1;
+        Ok(place)
+    }
+}
+
+/// The other end.
+#[derive(Debug)]
+pub(super) struct RingReader {
+    file: File,
+    offer: Offer,
+    taken: u64,
+}
+
+impl RingReader {
+    /// Opens an offered ring for pages of this size.
+    ///
+    /// # Errors
+    /// It is not on this machine, or not what this end can use.
+    pub(super) fn open(offer: &[u8], page: usize) -> io::Result<Self> {
+        Self::open_in(Path::new(FOLDER), offer, page)
+    }
+
+    fn open_in(folder: &Path, offer: &[u8], page: usize) -> io::Result<Self> {
+        let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        let offer: Offer = serde_json::from_slice(offer).map_err(io::Error::other)?;
+        let name = offer.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if offer.path != folder.join(&name) || !name.starts_with(PREFIX) {
+            return refuse("the ring is not where rings are");
+        }
+        if offer.page != page || offer.slots == 0 || offer.slots > 1 << 16 {
+            return refuse("the ring is for other pages");
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&offer.path)?;
+        if file.metadata()?.len() != offer.bytes() {
+            return refuse("the ring has another size than its offer says");
+        }
+        Ok(Self { file, offer, taken: 0 })
+    }
+}
+
+impl Fetch for RingReader {
+    fn get(&mut self, place: &[u8]) -> io::Result<Vec<u8>> {
+        let broken = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let (number, sum) = place.split_at_checked(8).filter(|_| place.len() == PLACE).ok_or(broken("no place"))?;
+        if number != self.taken.to_le_bytes() {
+            return Err(broken("a page was put out of order"));
+        }
+        let mut page = vec![0; self.offer.page];
+        self.file.read_exact_at(&mut page, self.offer.at(self.taken))?;
+        self.taken += 1;
+        self.file.write_all_at(&self.taken.to_le_bytes(), 0)?;
+        if sum != crc32fast::hash(&page).to_le_bytes() {
+            return Err(broken("a page in shared memory does not match its checksum"));
+        }
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever the order of puts and gets, pages come out as they went in, and never more than fit are inside.
+        #[test]
+        fn pages_come_out_as_they_went_in(page in 1..5000_usize, turns in prop::collection::vec(any::<bool>(), 0..300)) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = RingWriter::create_in(folder.path(), page).unwrap();
+            let mut reader = RingReader::open_in(folder.path(), &writer.offer(), page).unwrap();
+            writer.unname();
+            prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            let (mut inside, mut next) = (std::collections::VecDeque::new(), 0_u8);
+            for put in turns {
+                if put && writer.has_room().unwrap() {
+                    next = next.wrapping_add(1);
+                    inside.push_back((writer.put(&vec![next; page]).unwrap(), next));
+                } else if let Some((place, byte)) = inside.pop_front() {
+                    prop_assert_eq!(reader.get(&place).unwrap(), vec![byte; page]);
+                }
+                prop_assert!(inside.len() <= writer.offer.slots as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = RingWriter::create_in(folder.path(), 100).unwrap();
+        let offer = writer.offer();
+        assert!(RingReader::open_in(folder.path(), &offer, 101).is_err());
+        assert!(RingReader::open_in(Path::new("/elsewhere"), &offer, 100).is_err());
+        assert!(RingReader::open_in(folder.path(), b"{}", 100).is_err());
+        let mut reader = RingReader::open_in(folder.path(), &offer, 100).unwrap();
+        let (first, second) = (writer.put(&[1; 100]).unwrap(), writer.put(&[2; 100]).unwrap());
+        assert!(reader.get(&second).is_err() && reader.get(&[]).is_err());
+        writer.file.write_all_at(&[9], writer.offer.at(0)).unwrap();
+        assert!(reader.get(&first).unwrap_err().to_string().contains("checksum"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Guarantee 7: one scheduler decides. Two devices that are told the same things stay the same, whatever clients do.
+
+use std::time::Duration;
+
+use sluicegate_backend::engine::{Config, Engine, Workers};
+use sluicegate_backend::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+
+use crate::device::HashDevice;
+use crate::drive::{Dice, Running, Setup, assert_idle, finish, request};
+
+/// Two ranks behind one executor. Everything that reaches a device comes through here, so what is equal after each call
+/// is equal for ever; nothing is voted on, and no rank has a queue of its own that could differ.
+struct Ranks(Box<HashDevice>, Box<HashDevice>);
+
+impl Executor for Ranks {
+    fn model(&self) -> &ModelSpec {
+        self.0.model()
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.0.capacity()
+    }
+
+    fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        let mut other = Vec::new();
+        self.1.run(&plan.clone(), &mut other)?;
+        let from = out.len();
+        self.0.run(plan, out)?;
+        assert_eq!(out[from..], other, "ranks differ");
+        Ok(())
+    }
+
+    fn reset_slot(&mut self, slot: u32) {
+        self.0.reset_slot(slot);
+        self.1.reset_slot(slot);
+    }
+
+    fn read_block(&self, block: u32, out: &mut [u8]) {
+        let mut other = out.to_vec();
+        self.1.read_block(block, &mut other);
+        self.0.read_block(block, out);
+        assert_eq!(*out, *other, "ranks differ in block {block}");
+    }
+
+    fn write_block(&mut self, block: u32, bytes: &[u8]) {
+        self.0.write_block(block, bytes);
+        self.1.write_block(block, bytes);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        self.0.read_state(slot, out);
+    }
+
+    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        self.0.write_state(slot, bytes);
+        self.1.write_state(slot, bytes);
+    }
+}
+
+#[test]
+fn ranks_stay_in_step_through_a_storm_of_aborts() {
+    let config = Config { max_queued_requests: 2000, kv_offloading_bytes: 5000, ..Config::default() };
+    let setup = Setup { blocks: 60, delay: Duration::from_micros(100), config, ..Setup::default() };
+    let workers = Workers::Both(Box::new(Ranks(setup.device(), setup.device())));
+    let engine = Running::from(Engine::start(workers, &setup.config).unwrap());
+    let mut dice = Dice(71);
+    let mut streams = Vec::new();
+    for _ in 0..600 {
+        streams.push(engine.submit(request(&mut dice)).unwrap());
+        if streams.len() > 40 + dice.roll(80) {
+            std::thread::sleep(Duration::from_millis(dice.roll(8) as u64));
+            streams.truncate(dice.roll(20));
+        }
+    }
+    drop(streams);
+    assert!(assert_idle(&engine).preempted_total > 0);
+    let probe = request(&mut dice);
+    finish(engine.submit(probe.clone()).unwrap()).assert_exact(&probe, false);
+}
