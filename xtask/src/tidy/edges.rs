@@ -4,8 +4,9 @@ use crate::workspace::Package;
 
 /// Allowed members for each folder, by package name; `x-*` is every name that begins so. The first folder that fits
 /// counts; folders that are not listed may use anything.
-const ALLOWED: [(&str, &[&str]); 7] = [
-    ("gateway", &["sluicegate-backend"]),
+const ALLOWED: [(&str, &[&str]); 8] = [
+    ("gateway", &["sluicegate-backend", "sluicegate-workers"]),
+    ("workers", &["sluicegate-backend"]),
     ("backend", &["sluicegate-kernels"]),
     ("kernels/emulate", &["sluicegate-kernels"]),
     ("kernels", &[]),
@@ -51,7 +52,10 @@ mod tests {
     fn edges_point_right() {
         check("gateway", "sluicegate-backend", 0);
         check("gateway", "sluicegate-kernels sluicegate-sdk", 2);
-        check("backend", "sluicegate", 1);
+        check("gateway", "sluicegate-workers", 0);
+        check("workers", "sluicegate-backend", 0);
+        check("workers", "sluicegate sluicegate-kernels", 2);
+        check("backend", "sluicegate sluicegate-workers", 2);
         check("kernels", "sluicegate-backend", 1);
         check("kernels/emulate", "sluicegate-kernels", 0);
         check("kernels", "sluicegate-emulate", 1);

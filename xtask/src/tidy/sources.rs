@@ -19,7 +19,7 @@ struct Door {
     places: &'static [&'static str],
 }
 
-const DOORS: [Door; 9] = [
+const DOORS: [Door; 10] = [
     Door { name: "llguidance", places: &["gateway/src/grammar/", "plugins/laws/"] },
     Door { name: "wasmtime", places: &["gateway/src/plugins/"] },
     Door { name: "rustls", places: &["gateway/src/tls", "gateway/src/upstream/"] },
@@ -28,6 +28,7 @@ const DOORS: [Door; 9] = [
     Door { name: "minijinja", places: &["gateway/src/text/"] },
     Door { name: "safetensors", places: &["backend/src/weights/"] },
     Door { name: "cudarc", places: &["kernels/src/cuda/"] },
+    Door { name: "tonic", places: &["workers/"] },
     Door { name: "governor", places: &["gateway/src/layers/"] },
 ];
 /// Tests and tasks look in from outside and may use what they like.

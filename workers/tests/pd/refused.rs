@@ -1,0 +1,92 @@
+//! Who is not let in, and what is not accepted: wrong secrets, other models, plain addresses, rooms and pairs that make
+//! no sense (case S12).
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use sluicegate_backend::api::{EngineError, Pairing};
+use sluicegate_backend::engine::{Config, Engine, Secret, Workers};
+use sluicegate_workers::{Door, Expected, PoolConfig, Role, Standing, Worker, WorkerPool};
+
+use crate::device::HashDevice;
+use crate::rig::{Dice, Size, any_port, pool, probe, request, secret, start, until};
+
+/// Why the pool's first worker is down, once it has tried.
+async fn why(config: PoolConfig) -> String {
+    let pool = WorkerPool::start(config).unwrap();
+    let reason = || match &pool.workers()[0].standing {
+        Standing::Down { why, .. } if !why.contains("not reached yet") => Some(why.clone()),
+        _ => None,
+    };
+    until(Duration::from_secs(5), "the worker is judged", || reason().is_some()).await;
+    reason().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_are_told_apart_from_friends() {
+    let size = Size::default();
+    let worker = start(Role::Both, &size).await;
+    let address = worker.worker.address();
+    let other = Secret::new("known to one side only").unwrap();
+    assert!(why(PoolConfig::new(vec![address], other)).await.contains("does not know the shared secret"));
+    let expected = Expected { architecture: "Llama".into(), vocab_size: 97, eos_ids: vec![0] };
+    let config = PoolConfig { expected: Some(expected), ..PoolConfig::new(vec![address], secret()) };
+    assert!(why(config).await.contains("serves another model"));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(why(PoolConfig::new(vec![nobody], secret())).await.contains("cannot connect"));
+    // Noise at the door disturbs nobody.
+    let pool = pool(&[&worker], |_| {}).await;
+    let mut dice = Dice(31);
+    for i in 0..20 {
+        let mut stranger = TcpStream::connect(address).unwrap();
+        let noise: Vec<u8> = (0..i * 17).map(|_| dice.roll(256) as u8).collect();
+        stranger.write_all(&noise).unwrap();
+        probe(&pool, &mut dice).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_of_different_models_are_never_paired() {
+    let prefill = start(Role::Prefill, &Size::default()).await;
+    let device = Box::new(HashDevice::new(64, 4, 16, false));
+    let decode = crate::rig::start_on(Role::Decode, &Size::default(), device, (any_port(), any_port())).await;
+    let pool = pool(&[&prefill, &decode], |c| c.patience = Duration::from_millis(50)).await;
+    let refused = pool.submit(request(&mut Dice(32))).await.unwrap_err();
+    assert!(refused.to_string().contains("no prefill worker has the same model and page layout"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn off_loopback_nothing_plain_is_accepted() {
+    let outside: SocketAddr = "192.0.2.1:9000".parse().unwrap();
+    let refused = WorkerPool::start(PoolConfig::new(vec![outside], secret())).unwrap_err();
+    assert!(refused.contains("not a loopback address") && refused.contains("TLS tunnel"), "{refused}");
+    for (listen, transfer_listen) in [(outside, any_port()), (any_port(), outside)] {
+        let door = Door { role: Role::Prefill, listen, transfer_listen, secret: secret() };
+        let device = Box::new(HashDevice::new(8, 2, 8, false));
+        let refused = Worker::start(door, device, &Config::default()).await.err().map(|e| e.to_string());
+        assert!(refused.as_ref().is_some_and(|why| why.contains("not a loopback address")), "{refused:?}");
+    }
+}
+
+/// Rooms and pairs are a gateway's business, and a worker checks them all the same.
+#[test]
+fn a_worker_refuses_pairings_that_make_no_sense() {
+    let device = || Box::new(HashDevice::new(64, 4, 16, false));
+    let paired = Engine::start(Workers::Paired { decode: device(), secret: secret() }, &Config::default()).unwrap();
+    let alone = Engine::start(Workers::Both(device()), &Config::default()).unwrap();
+    let prefill = Some("127.0.0.1:1".parse().unwrap());
+    let refused = |engine: &Engine, pairing| match engine.submit_paired(request(&mut Dice(33)), pairing) {
+        Err(EngineError::Invalid(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(&paired, Pairing::default()).contains("names no prefill worker"));
+    assert!(refused(&alone, Pairing { room: 1, prefill, output: vec![] }).contains("prefills itself"));
+    for room in [0, 1 << 63, u64::MAX] {
+        assert!(refused(&paired, Pairing { room, prefill, output: vec![] }).contains("room"));
+    }
+    assert!(refused(&paired, Pairing { room: 1, prefill, output: vec![5; 500] }).contains("complete already"));
+    let one = Pairing { output: vec![97], ..Pairing::default() };
+    let request = sluicegate_backend::api::GenerateRequest { max_tokens: 9, ..request(&mut Dice(34)) };
+    assert!(alone.submit_paired(request, one).is_err_and(|e| e.to_string().contains("output token 97")));
+}
