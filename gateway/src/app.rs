@@ -12,6 +12,7 @@ use crate::error::{Error, Kind};
 use crate::live::Running;
 use crate::metrics::Metrics;
 use crate::plugins::Registry;
+use crate::pools::Pools;
 use crate::route::{self, Route, Routes};
 use crate::scrape::{self, Scrape};
 use crate::state::StateDir;
@@ -59,10 +60,11 @@ impl App {
         limits.cache_dir = Some(config.plugins.cache_dir.clone().unwrap_or_else(|| state.path("compiled-plugins")));
         let plugins = Registry::open(dir, limits)?;
         let tenants = Tenants::new(&config.tenants);
+        let pools = Pools::start(&config.models).map_err(anyhow::Error::msg)?;
         let mut engines = Engines::new(&config.engine, &tenants);
-        let routes = route::build(&config.models, &plugins, &mut |dir: &Path| engines.start(dir))?;
+        let routes = route::build(&config.models, &plugins, &mut |dir: &Path| engines.start(dir), &pools)?;
         let engines = Arc::new(engines);
-        let metrics = metrics(&plugins, &engines);
+        let metrics = metrics(&plugins, &engines, pools);
         Ok(Self {
             tenants,
             admin_key,
@@ -97,11 +99,12 @@ impl App {
     }
 }
 
-fn metrics(plugins: &Registry, engines: &Arc<Engines>) -> Metrics {
+fn metrics(plugins: &Registry, engines: &Arc<Engines>, pools: Pools) -> Metrics {
     let (plugins, engines) = (plugins.clone(), Arc::clone(engines));
     let read = move || {
         let mut families = engines.scrape();
         families.extend(scrape::plugins(&plugins));
+        families.extend(pools.scrape());
         families
     };
     Metrics::new().with(|registry| registry.register_collector(Box::new(Scrape(Box::new(read)))))

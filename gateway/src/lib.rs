@@ -17,6 +17,7 @@ pub mod live;
 pub mod metrics;
 pub mod peer;
 pub mod plugins;
+pub mod pools;
 pub mod route;
 pub mod scrape;
 pub mod server;

@@ -6,35 +6,48 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use sluicegate_backend::engine::{Config, PrefillServer};
+use sluicegate_backend::engine::Config;
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
+use sluicegate_workers::{self as workers, Door, Worker};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Numbers;
 use crate::engines::read_secret;
 
 /// How long running sequences may take to finish after a signal.
 const GRACE: Duration = Duration::from_secs(30);
+/// How often the engine is asked whether it has failed.
+const LOOK: Duration = Duration::from_millis(200);
+/// Threads that move messages; computing has its own.
+const THREADS: usize = 2;
 
 /// What the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Role {
-    /// Computes prompts for gateways, whose `engine.prefill` names this process.
+    /// Computes prompts and sends their pages to decode workers.
     Prefill,
+    /// Runs everything after the first token, on pages of the prefill worker that the gateway names.
+    Decode,
+    /// Both: a whole engine.
+    Both,
 }
 
 /// Arguments of `sluicegate engine`.
 #[derive(Debug, Args)]
 pub(super) struct Engine {
-    /// The worker's role. The other role, decode, runs in the gateway.
+    /// The worker's role.
     #[arg(long, value_enum)]
     role: Role,
-    /// Model folder, the same as the gateway's.
+    /// Model folder, the same for all workers and the gateway.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Where decode workers connect; a loopback address, because links are not encrypted.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8998")]
+    /// Where gateways connect; a loopback address, because sessions are not encrypted. Port 0 is any free port.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8999")]
     listen: SocketAddr,
-    /// File with the secret that the gateway has too, at least 16 bytes.
+    /// Where decode workers fetch pages from a prefill worker; a loopback address too.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8998")]
+    transfer_listen: SocketAddr,
+    /// File with the secret that gateways and workers share, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
     /// Compute threads; 0 is one per core.
@@ -43,7 +56,7 @@ pub(super) struct Engine {
     /// Context tokens that the KV memory holds.
     #[arg(long, default_value_t = 32768)]
     max_total_tokens: u32,
-    /// Context tokens in one KV block, the same as the gateway's.
+    /// Context tokens in one KV block, the same for all workers.
     #[arg(long, default_value_t = 16)]
     block_size: u32,
     /// Most tokens of a speculative draft, the same as the gateway's: DeepSeek-V4's caches keep what taking it back needs.
@@ -52,49 +65,69 @@ pub(super) struct Engine {
     /// Number formats, the same as the gateway's.
     #[command(flatten)]
     numbers: Numbers,
+    /// Sequences that may run at once.
+    #[arg(long, default_value_t = 64)]
+    max_num_seqs: u32,
+    /// Tokens that one step may run, prefill chunks and decodes together.
+    #[arg(long, default_value_t = 512)]
+    max_num_batched_tokens: u32,
+    /// Requests that may wait; further ones are refused.
+    #[arg(long, default_value_t = 1024)]
+    max_queued_requests: usize,
 }
 
 impl Engine {
     /// Serves until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// The model can't be loaded, or the address can't be listened on.
+    /// The model can't be loaded, or an address can't be listened on.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let secret = read_secret(&self.secret_file).map_err(anyhow::Error::msg)?;
         let options = CpuRunOptions {
             blocks: self.max_total_tokens.div_ceil(self.block_size.max(1)),
             block_tokens: self.block_size,
+            sequences: self.max_num_seqs,
+            rows: self.max_num_batched_tokens,
             threads: self.threads,
             draft_tokens: self.num_speculative_tokens,
             ..CpuRunOptions::default()
         };
         let options = self.numbers.of(options);
+        let config = Config {
+            max_num_seqs: self.max_num_seqs as usize,
+            max_num_batched_tokens: self.max_num_batched_tokens as usize,
+            max_queued_requests: self.max_queued_requests,
+            ..Config::default()
+        };
+        let role = match self.role {
+            Role::Prefill => workers::Role::Prefill,
+            Role::Decode => workers::Role::Decode,
+            Role::Both => workers::Role::Both,
+        };
+        let door = Door { role, listen: self.listen, transfer_listen: self.transfer_listen, secret };
         let executor = open_cpu(&self.model, &options).with_context(|| self.model.display().to_string())?;
-        let Role::Prefill = self.role;
-        let server = PrefillServer::start(Box::new(executor), &Config::default(), self.listen, secret)?;
-        println!("prefill worker listening on {}", server.address());
-        wait_for_signal(|| server.failure().map(|e| e.to_string()))?;
-        server.shutdown(GRACE);
-        Ok(())
-    }
-}
-
-/// Returns at SIGTERM or SIGINT; fails when the worker does.
-fn wait_for_signal(failure: impl Fn() -> Option<String>) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-                () = tokio::time::sleep(Duration::from_millis(200)) => {
-                    if let Some(why) = failure() {
-                        anyhow::bail!(why);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+        runtime.block_on(async {
+            let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            let worker = Worker::start(door, Box::new(executor), &config).await?;
+            if let Some(transfer) = worker.transfer_address() {
+                println!("pages on {transfer}");
+            }
+            // Last: whoever started us may read no further.
+            println!("{} worker listening on {}", role.name(), worker.address());
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    () = tokio::time::sleep(LOOK) => {
+                        if let Some(why) = worker.failure() {
+                            anyhow::bail!(why);
+                        }
                     }
                 }
             }
-        }
-    })
+            worker.shutdown(GRACE).await;
+            Ok(())
+        })
+    }
 }

@@ -1,5 +1,6 @@
 //! `[[model]]`: a route, from a model name to a format and an upstream.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -63,6 +64,8 @@ pub enum Thinking {
 pub enum Upstream {
     /// The engine in this process.
     Native(Native),
+    /// Engines in other processes.
+    Workers(Workers),
     /// A recorded stream, played as if an engine produced it.
     Replay(Replay),
 }
@@ -73,6 +76,39 @@ pub enum Upstream {
 pub struct Native {
     /// Model folder, as `sluicegate import` writes it.
     pub dir: PathBuf,
+}
+
+/// `model.upstream.workers`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workers {
+    /// Model folder, for tokenizer and template; the workers load the same one.
+    pub dir: PathBuf,
+    /// Where the `sluicegate engine` processes listen. Their roles they say themselves.
+    pub addresses: Vec<SocketAddr>,
+    /// File with the secret that they have too.
+    pub secret_file: PathBuf,
+    /// Milliseconds after which a worker that says nothing is lost.
+    #[serde(default = "silence")]
+    pub silence_ms: u64,
+    /// Milliseconds that one step of a worker's engine may take before the worker counts as stuck.
+    #[serde(default = "step_limit")]
+    pub step_limit_ms: u64,
+    /// Milliseconds that a request waits for workers to come up.
+    #[serde(default = "patience")]
+    pub patience_ms: u64,
+}
+
+fn silence() -> u64 {
+    2_000
+}
+
+fn step_limit() -> u64 {
+    60_000
+}
+
+fn patience() -> u64 {
+    2_000
 }
 
 /// `model.upstream.replay`.
@@ -104,12 +140,28 @@ impl Model {
         let mut paths: Vec<_> = self.chat_template.iter_mut().collect();
         match &mut self.upstream {
             Upstream::Native(native) => paths.push(&mut native.dir),
+            Upstream::Workers(workers) => paths.extend([&mut workers.dir, &mut workers.secret_file]),
             Upstream::Replay(replay) => {
                 paths.push(&mut replay.file);
                 paths.extend(&mut replay.tokenizer);
             }
         }
         paths
+    }
+}
+
+impl Workers {
+    fn validate(&self, at: &dyn Fn(&str) -> String) -> Result<(), Broken> {
+        let addresses = &self.addresses;
+        require(!addresses.is_empty(), at("upstream.workers.addresses"), "must name at least one worker")?;
+        for (i, address) in addresses.iter().enumerate() {
+            let key = || at(&format!("upstream.workers.addresses[{i}]"));
+            let why = format!("{address} is not a loopback address: sessions are not encrypted; use a TLS tunnel");
+            require(address.ip().is_loopback(), key(), why)?;
+            require(!addresses[..i].contains(address), key(), format!("{address} is named twice"))?;
+        }
+        require(self.silence_ms >= 500, at("upstream.workers.silence_ms"), "must be at least 500")?;
+        require(self.step_limit_ms >= 1000, at("upstream.workers.step_limit_ms"), "must be at least 1000")
     }
 }
 
@@ -124,6 +176,9 @@ pub(super) fn validate(models: &[Model]) -> Result<(), Broken> {
         }
         require(model.max_model_len != Some(0), at("max_model_len"), "must be at least 1")?;
         require(model.default_max_tokens != Some(0), at("default_max_tokens"), "must be at least 1")?;
+        if let Upstream::Workers(workers) = &model.upstream {
+            workers.validate(&at)?;
+        }
         if let Upstream::Replay(replay) = &model.upstream {
             let holds = replay.speed.is_finite() && replay.speed >= 0.0;
             require(holds, at("upstream.replay.speed"), "must be 0 or more")?;

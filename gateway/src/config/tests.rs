@@ -74,5 +74,13 @@ fn errors_name_line_and_key() {
     let speculative = "[engine.speculative_config]\nmethod = \"ngram\"\nnum_speculative_tokens";
     check(&format!("{speculative} = 0"), "engine.speculative_config.num_speculative_tokens: must be 1 to 64");
     check(&format!("{speculative} = 3\nprompt_lookup_max = 1"), "must be at least prompt_lookup_min");
+    let workers = |addresses: &str, more: &str| {
+        let keys = "dir = \"d\"\nsecret_file = \"s\"\n";
+        format!("[[model]]\nname = \"m\"\n[model.upstream.workers]\n{keys}addresses = [{addresses}]\n{more}")
+    };
+    check(&workers("", ""), "upstream.workers.addresses: must name at least one worker");
+    check(&workers("\"192.0.2.1:9\"", ""), "addresses[0]: 192.0.2.1:9 is not a loopback address");
+    check(&workers("\"127.0.0.1:9\", \"127.0.0.1:9\"", ""), "addresses[1]: 127.0.0.1:9 is named twice");
+    check(&workers("\"127.0.0.1:9\"", "silence_ms = 10"), "upstream.workers.silence_ms: must be at least 500");
     check("[plugins.limits]\nisolation = \"none\"", "test.toml:2: plugins.limits.isolation: ");
 }

@@ -13,8 +13,9 @@ use crate::chat::Reasoning;
 use crate::config::{Model, Thinking, Upstream as UpstreamConfig};
 use crate::grammar::Grammars;
 use crate::plugins::Registry;
+use crate::pools::{Pool, Pools};
 use crate::text::{ChatTemplate, DeepSeek};
-use crate::upstream::{Native, Recordings, Replay, Upstream};
+use crate::upstream::{Native, Recordings, Replay, Upstream, Workers};
 
 /// A model that cannot be served as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +27,8 @@ pub struct RouteError {
     pub reason: String,
 }
 
-/// Builds the route of every configured model. `engine` starts (or shares) the native engine for a model folder.
+/// Builds the route of every configured model. `engine` starts (or shares) the native engine for a model folder;
+/// `pools` has the workers of the models that other processes serve.
 ///
 /// # Errors
 /// The first model that cannot be served.
@@ -34,11 +36,12 @@ pub fn build(
     models: &[Model],
     registry: &Registry,
     engine: &mut dyn FnMut(&Path) -> Result<Engine, String>,
+    pools: &Pools,
 ) -> Result<Routes, RouteError> {
     let mut routes = Routes::default();
     for model in models {
         let refuse = |reason| RouteError { model: model.name.clone(), reason };
-        let route = route(model, registry, engine).map_err(refuse)?;
+        let route = route(model, registry, engine, pools).map_err(refuse)?;
         routes.insert(route, model.aliases.iter().map(String::as_str));
     }
     Ok(routes)
@@ -48,6 +51,7 @@ fn route(
     model: &Model,
     registry: &Registry,
     engine: &mut dyn FnMut(&Path) -> Result<Engine, String>,
+    pools: &Pools,
 ) -> Result<Route, String> {
     let template = model.chat_template.as_deref();
     let format = model.format.as_ref().map(|name| format(name, model, registry)).transpose()?;
@@ -60,6 +64,14 @@ fn route(
             let limit = u32::try_from(engine.limits().max_total_tokens).unwrap_or(u32::MAX);
             context_length = Some(context_length.map_or(limit, |length| length.min(limit)));
             (Arc::new(Native::new(native.dir.display().to_string(), engine)), Some(folder))
+        }
+        UpstreamConfig::Workers(workers) => {
+            let folder = Folder::load(&workers.dir, template)?;
+            check_renderer(format.as_ref(), Some(&folder), true)?;
+            let Pool { workers, context_length: limit, eos_ids } =
+                pools.get(&model.name).ok_or("its pool of workers was not started")?.clone();
+            context_length = Some(context_length.map_or(limit, |length| length.min(limit)));
+            (Arc::new(Workers::new(model.name.clone(), workers, limit as usize, eos_ids)), Some(folder))
         }
         UpstreamConfig::Replay(replay) => {
             let folder = replay.tokenizer.as_deref().map(|dir| Folder::load(dir, template)).transpose()?;

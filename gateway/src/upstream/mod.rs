@@ -2,6 +2,7 @@
 
 mod native;
 mod replay;
+mod workers;
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,6 +16,7 @@ use sluicegate_backend::grammar::Grammar;
 
 pub use native::Native;
 pub use replay::{Recordings, RecordingsError, Replay, ReplayStats};
+pub use workers::Workers;
 
 use crate::chat;
 use crate::error::Error;

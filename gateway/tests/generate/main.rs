@@ -21,6 +21,7 @@ use sluicegate::config::Model;
 use sluicegate::error::Error;
 use sluicegate::generate::{self, Call, Collector, Message};
 use sluicegate::plugins::{Registry, Settings};
+use sluicegate::pools::Pools;
 use sluicegate::route::{self, Route, RouteError, Routes};
 
 /// The components of this repository.
@@ -41,7 +42,7 @@ fn registry() -> &'static Registry {
 /// Routes from a configuration, without a native engine.
 fn build(toml: &str) -> Result<Routes, RouteError> {
     let model: Model = toml::from_str(toml).expect("the test's configuration is valid");
-    route::build(&[model], registry(), &mut |dir| Err(format!("no engine for {}", dir.display())))
+    route::build(&[model], registry(), &mut |dir| Err(format!("no engine for {}", dir.display())), &Pools::default())
 }
 
 /// A file that lives as long as the test process.

@@ -10,6 +10,7 @@ use sluicegate::chat::{Event, FinishReason, Request};
 use sluicegate::config::Model;
 use sluicegate::error::Kind;
 use sluicegate::generate::{self, Call, Collector, Message};
+use sluicegate::pools::Pools;
 use sluicegate::route::{self, Route};
 use sluicegate_backend::engine::{Config, Engine, Workers};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
@@ -33,7 +34,8 @@ pub(super) fn native() -> (Arc<Route>, Engine) {
         folder().display().to_string()
     );
     let model: Model = toml::from_str(&toml).expect("the configuration is valid");
-    let routes = route::build(&[model], registry(), &mut |_| Ok(engine.clone())).expect("the route is valid");
+    let routes =
+        route::build(&[model], registry(), &mut |_| Ok(engine.clone()), &Pools::default()).expect("the route is valid");
     (Arc::clone(routes.get("m").expect("it is there")), engine)
 }
 
