@@ -7,6 +7,7 @@ mod openai_client;
 mod promises;
 mod replacement;
 mod tool_calls;
+mod workers;
 
 /// A runtime for one test's client side; an error fails the test.
 fn block_on<T>(test: impl Future<Output = anyhow::Result<T>>) -> T {

@@ -1,6 +1,7 @@
 //! A configuration for one test, as the TOML that an operator would write.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -34,12 +35,14 @@ pub struct Tenant {
 pub struct Model {
     name: &'static str,
     format: Option<&'static str>,
+    template: Option<&'static str>,
     upstream: Upstream,
 }
 
 #[derive(Debug)]
 enum Upstream {
     Native(PathBuf),
+    Workers { dir: PathBuf, addresses: Vec<SocketAddr>, secret: PathBuf },
     Replay { lines: Vec<Value>, speed: f64 },
 }
 
@@ -47,13 +50,25 @@ impl Model {
     /// A model folder in the native engine.
     #[must_use]
     pub fn native(name: &'static str, folder: PathBuf) -> Self {
-        Self { name, format: None, upstream: Upstream::Native(folder) }
+        Self { name, format: None, template: None, upstream: Upstream::Native(folder) }
+    }
+
+    /// A model folder that worker processes serve.
+    #[must_use]
+    pub fn workers(name: &'static str, dir: PathBuf, addresses: Vec<SocketAddr>, secret: PathBuf) -> Self {
+        Self { name, format: None, template: None, upstream: Upstream::Workers { dir, addresses, secret } }
     }
 
     /// Recordings, played at their own pace.
     #[must_use]
     pub fn replay(name: &'static str, lines: Vec<Value>) -> Self {
-        Self { name, format: None, upstream: Upstream::Replay { lines, speed: 1.0 } }
+        Self { name, format: None, template: None, upstream: Upstream::Replay { lines, speed: 1.0 } }
+    }
+
+    /// A chat template in place of the folder's own.
+    #[must_use]
+    pub fn template(self, template: &'static str) -> Self {
+        Self { template: Some(template), ..self }
     }
 
     /// The format that reads it.
@@ -153,7 +168,17 @@ impl Model {
         if let Some(format) = self.format {
             writeln!(toml, "format = \"{format}\"")?;
         }
+        if let Some(template) = self.template {
+            std::fs::write(folder.join(format!("{name}.jinja")), template)?;
+            writeln!(toml, "chat_template = \"{name}.jinja\"")?;
+        }
         match &self.upstream {
+            Upstream::Workers { dir, addresses, secret } => {
+                let addresses: Vec<String> = addresses.iter().map(|a| format!("\"{a}\"")).collect();
+                writeln!(toml, "upstream.workers.dir = \"{}\"", dir.display())?;
+                writeln!(toml, "upstream.workers.addresses = [{}]", addresses.join(", "))?;
+                writeln!(toml, "upstream.workers.secret_file = \"{}\"\n", secret.display())?;
+            }
             Upstream::Native(dir) => writeln!(toml, "upstream.native.dir = \"{}\"\n", dir.display())?,
             Upstream::Replay { lines, speed } => {
                 let lines: Vec<String> = lines.iter().map(Value::to_string).collect();

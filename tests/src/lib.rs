@@ -11,6 +11,7 @@ mod config;
 mod paths;
 mod server;
 mod sse;
+mod worker;
 
 pub use admin::Admin;
 pub use answer::{Answer, ToolCall};
@@ -19,3 +20,4 @@ pub use config::{ADMIN_KEY, API_KEY, Config, Model, Tenant, recording};
 pub use paths::{binary, component, component_bytes, golden, guest, guest_bytes, model, python};
 pub use server::Server;
 pub use sse::Frames;
+pub use worker::{Ports, Worker};
