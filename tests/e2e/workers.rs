@@ -61,7 +61,7 @@ fn request(model: &str, n: usize) -> Value {
     let n = n % PROMPTS;
     let mut request = ask(model, &format!("{n} {}", "boats pass the lock. ".repeat(1 + n % 7)));
     request["max_tokens"] = json!(4 + n * 2);
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         request["temperature"] = 0.into();
     } else {
         request["seed"] = n.into();
@@ -203,7 +203,7 @@ async fn one(client: &Client, number: usize, right: &[String]) -> Result<Option<
     let random = scramble(number as u64 + 77);
     let request = request("pair", number);
     let right = &right[number % PROMPTS];
-    if random % 2 == 0 {
+    if random.is_multiple_of(2) {
         // Past its patience the future, and with it the connection, is dropped where it stands.
         let patience = Duration::from_micros((random >> 8) % 400_000);
         let _ = tokio::time::timeout(patience, client.assemble(&request)).await;
