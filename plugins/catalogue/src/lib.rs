@@ -1,6 +1,7 @@
 //! Every format of every plugin, built natively: for the page that lists them, and for tests, benches and fuzzing.
 
 pub mod debatable;
+pub mod fuzz;
 pub mod page;
 pub mod rows;
 

@@ -157,7 +157,8 @@ impl BraceReader {
     }
 
     fn head(&mut self, rest: &str, out: &mut Emitter) -> Move {
-        let Some(at) = rest.find('{') else {
+        // Beyond the longest name, a brace means nothing, whether it has come yet or not.
+        let Some(at) = rest.find('{').filter(|at| *at <= MAX_WORD) else {
             return if rest.len() <= MAX_WORD { Move::Wait(0) } else { self.fail(0, out) };
         };
         let name = rest[..at].trim();
@@ -188,7 +189,7 @@ impl BraceReader {
         if rest.len() < quote.len() && quote.starts_with(rest) {
             return Move::Wait(0);
         }
-        let Some(at) = rest.find(':') else {
+        let Some(at) = rest.find(':').filter(|at| *at <= MAX_WORD) else {
             return if rest.len() <= MAX_WORD { Move::Wait(0) } else { self.fail(0, out) };
         };
         let key = rest[..at].trim();

@@ -115,6 +115,8 @@ impl Emitter {
     #[inline]
     fn tail_trim(&self) -> Trim {
         match self.channel {
+            // Behind a call, white space alone says nothing: it waits for what follows.
+            Channel::Content if self.started > 0 => Trim::Whitespace,
             Channel::Content => self.layout.before_calls,
             Channel::Reasoning => self.layout.reasoning,
         }
@@ -136,9 +138,11 @@ impl Emitter {
         if self.started > 0 && !self.text_after_calls(text) {
             return;
         }
-        if self.lead != Trim::Nothing && self.pending.is_empty() {
+        if self.lead != Trim::Nothing {
             let lead = self.lead;
-            text = text.trim_start_matches(|c| lead.has(c));
+            if self.pending.is_empty() {
+                text = text.trim_start_matches(|c| lead.has(c));
+            }
             if !text.is_empty() {
                 self.lead = Trim::Nothing;
             }
@@ -180,6 +184,8 @@ impl Emitter {
         if self.started > 0 && self.after_calls == AfterCalls::Drop {
             return;
         }
+        // If text does follow, this was text too, and what stands behind it is not at the start.
+        self.lead = Trim::Nothing;
         self.pending_end.get_or_insert(self.pending.len());
         self.pending.push_str(literal);
     }

@@ -126,14 +126,15 @@ impl Object {
                 }
             };
             match moved {
-                Some(n) => at += n,
-                None => return Outcome::Bad(at),
+                Ok(n) => at += n,
+                // Where it went wrong, wherever the deltas are cut.
+                Err(n) => return Outcome::Bad(at + n),
             }
         }
         Outcome::More
     }
 
-    fn structure(&mut self, byte: u8, rest: &str, request: &Request, out: &mut Emitter) -> Option<usize> {
+    fn structure(&mut self, byte: u8, rest: &str, request: &Request, out: &mut Emitter) -> Result<usize, usize> {
         self.state = match (&self.state, byte) {
             (State::Open, b'{') | (State::After, b',') => State::Key,
             (State::Key, b'"') => {
@@ -144,12 +145,12 @@ impl Object {
                 self.word.clear();
                 State::Value(Checker::default())
             }
-            _ => return None,
+            _ => return Err(0),
         };
         if matches!(self.state, State::KeyText(_)) {
             return self.key_text(rest, request, out);
         }
-        Some(1)
+        Ok(1)
     }
 
     /// Whether the object that begins with `key` is the arguments of the function that the request names.
@@ -190,26 +191,26 @@ impl Object {
         }
     }
 
-    fn key_text(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Option<usize> {
-        let State::KeyText(checker) = &mut self.state else { return None };
+    fn key_text(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Result<usize, usize> {
+        let State::KeyText(checker) = &mut self.state else { return Err(0) };
         let fed = checker.feed(rest, &mut self.word);
         if self.word.len() > MAX_WORD {
-            return None;
+            return Err(0);
         }
         match fed {
-            Fed::More => Some(rest.len()),
-            Fed::Bad(_) => None,
+            Fed::More => Ok(rest.len()),
+            Fed::Bad(n) => Err(n),
             Fed::Done(n) => {
-                let key = json::decode(&self.word)?;
+                let key = json::decode(&self.word).ok_or(n)?;
                 if self.is_bare(&key, request) {
                     let word = std::mem::take(&mut self.word);
                     self.begin_bare(&word, request, out);
-                    return Some(n);
+                    return Ok(n);
                 }
                 let among = |keys: &[&str]| keys.contains(&key.as_str());
                 self.slot = if self.spec.name_is_key {
                     if self.name.is_some() {
-                        return None;
+                        return Err(n);
                     }
                     self.name = Some(key);
                     Slot::Args
@@ -223,22 +224,22 @@ impl Object {
                     Slot::Id
                 } else if self.guess && self.name.is_none() && self.args == Args::None && key != "type" {
                     // An answer in JSON; calls begin with their name.
-                    return None;
+                    return Err(n);
                 } else {
                     Slot::Other
                 };
                 self.state = State::Colon;
-                Some(n)
+                Ok(n)
             }
         }
     }
 
-    fn value(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Option<usize> {
+    fn value(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Result<usize, usize> {
         if self.word.is_empty() && self.args == Args::None && self.slot == Slot::Args {
             // The first character decides whether the arguments can stream.
             let body = rest.trim_start();
             if body.len() < rest.len() {
-                return Some(rest.len() - body.len());
+                return Ok(rest.len() - body.len());
             }
             if body.starts_with('{') && self.may_start(request) {
                 self.announce(request, out);
@@ -248,16 +249,16 @@ impl Object {
         if self.slot == Slot::Nested && self.word.is_empty() {
             let body = rest.trim_start();
             if body.len() < rest.len() {
-                return Some(rest.len() - body.len());
+                return Ok(rest.len() - body.len());
             }
             if body.starts_with('{') {
                 self.inside = true;
                 self.state = State::Key;
-                return Some(1);
+                return Ok(1);
             }
             self.slot = Slot::Other;
         }
-        let State::Value(checker) = &mut self.state else { return None };
+        let State::Value(checker) = &mut self.state else { return Err(0) };
         let streaming = self.slot == Slot::Args && self.args == Args::Streaming { done: false };
         let fed = if streaming {
             out.args_with(|args| {
@@ -275,15 +276,15 @@ impl Object {
         };
         let limit = if self.slot == Slot::Args { MAX_HELD } else { MAX_WORD };
         if self.slot != Slot::Other && self.word.len() > limit {
-            return None;
+            return Err(0);
         }
         match fed {
-            Fed::More => Some(rest.len()),
-            Fed::Bad(_) => None,
+            Fed::More => Ok(rest.len()),
+            Fed::Bad(n) => Err(n),
             Fed::Done(n) => {
-                self.end_value(streaming, request)?;
+                self.end_value(streaming, request).ok_or(n)?;
                 self.state = State::After;
-                Some(n)
+                Ok(n)
             }
         }
     }

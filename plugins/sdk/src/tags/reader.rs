@@ -107,6 +107,7 @@ impl TagReader {
             State::Block if self.shared.spec.objects => {
                 let brace = rest.find('{').unwrap_or(rest.len());
                 if brace == 0 {
+                    self.raw.clear();
                     self.state = State::Object(Object::new(&OBJECT, false));
                     return Move::Go(0);
                 }
@@ -139,7 +140,9 @@ impl TagReader {
                     Move::Go(n)
                 }
                 Outcome::Bad(n) => {
-                    out.malformed(&self.raw);
+                    // All of it, up to where it went wrong.
+                    self.keep_raw(&rest[..n]);
+                    out.malformed(&std::mem::take(&mut self.raw));
                     self.state = State::Broken;
                     Move::Go(n)
                 }
