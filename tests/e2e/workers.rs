@@ -86,6 +86,11 @@ fn a_pair_answers_as_one_process_does() {
 
         let _workers = (pair.start("prefill")?, pair.start("decode")?);
         admin.wait_metric("sluicegate_worker_up", Duration::from_secs(10), 2.0).await?;
+        let mut promised = request("pair", 0);
+        promised["response_format"] = json!({"type": "json_object"});
+        let refused = client.chat(&promised).await?;
+        ensure!(refused.status == 400, "{refused:?}");
+        assert_eq!(refused.json()?["error"]["code"], "grammar_unsupported", "what can't be kept is not promised");
         for n in 0..PROMPTS {
             let alone = client.assemble(&request("alone", n)).await?;
             let paired = client.assemble(&request("pair", n)).await?;

@@ -27,7 +27,9 @@ pub(super) struct Asked<'a> {
 
 /// Whether [`Asked::grammar`] has anything to do.
 pub(super) fn is_wanted(route: &Route, request: &Request) -> bool {
-    route.grammars.is_some() && (wants_calls(request) || !matches!(request.response_format, ResponseFormat::Text))
+    // An upstream that takes messages reads the promises from the request itself; a recording keeps none.
+    let ours = route.grammars.is_some() || route.upstream.takes_tokens();
+    ours && (wants_calls(request) || !matches!(request.response_format, ResponseFormat::Text))
 }
 
 /// Whether calls have to obey something.
@@ -43,7 +45,9 @@ fn wants_calls(request: &Request) -> bool {
 impl Asked<'_> {
     /// The grammar of the output; none if nothing is promised. Takes a while: not for async threads.
     pub(super) fn grammar(&self) -> Result<Option<Arc<dyn Grammar>>, Error> {
-        let Some(grammars) = self.route.grammars.as_deref() else { return Ok(None) };
+        let Some(grammars) = self.route.grammars.as_deref() else {
+            return Err(self.impossible("the engine of this model follows no grammars (upstream.workers does not yet)"));
+        };
         let request = self.request;
         let must_call = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
         let answer = answer(&request.response_format);
@@ -118,7 +122,7 @@ impl Asked<'_> {
             }
             (ToolChoice::Auto | ToolChoice::None, _) => (
                 "response_format".to_owned(),
-                "it cannot be guaranteed together with tools; send tool_choice \"none\" or no response_format",
+                "it cannot be guaranteed here; send no response_format, or with tools tool_choice \"none\"",
             ),
             _ => ("tool_choice".to_owned(), "a call cannot be guaranteed; send \"auto\""),
         };
