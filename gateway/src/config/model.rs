@@ -18,7 +18,8 @@ pub struct Model {
     /// Further names for it.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Format that writes and reads this model's language, as a plugin exports it. Absent: plain text.
+    /// Format that writes and reads this model's language, as a plugin exports it; `auto` chooses by the model's name,
+    /// architecture, vocabulary and chat template. Absent: plain text.
     pub format: Option<String>,
     /// Options of the format; each format documents its own.
     #[serde(default)]

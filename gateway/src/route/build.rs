@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sluicegate_backend::api::Sampling;
 use sluicegate_backend::engine::Engine;
 
+use super::detect::{Evidence, detect};
 use super::folder::{Folder, bare_template};
 use super::{Format, Policy, Route, Routes};
 use crate::chat::Reasoning;
@@ -54,30 +55,31 @@ fn route(
     pools: &Pools,
 ) -> Result<Route, String> {
     let template = model.chat_template.as_deref();
-    let format = model.format.as_ref().map(|name| format(name, model, registry)).transpose()?;
+    let folder = folder_of(model).map(|dir| Folder::load(dir, template)).transpose()?;
+    let format = match model.format.as_deref() {
+        None => None,
+        Some(AUTO) => Some(format(&guess(model, folder.as_ref(), registry)?, model, registry)?),
+        Some(name) => Some(format(name, model, registry)?),
+    };
+    let takes_tokens = !matches!(model.upstream, UpstreamConfig::Replay(_));
+    check_renderer(format.as_ref(), folder.as_ref(), takes_tokens)?;
     let mut context_length = model.max_model_len;
-    let (upstream, folder): (Arc<dyn Upstream>, Option<Folder>) = match &model.upstream {
+    let upstream: Arc<dyn Upstream> = match &model.upstream {
         UpstreamConfig::Native(native) => {
-            let folder = Folder::load(&native.dir, template)?;
-            check_renderer(format.as_ref(), Some(&folder), true)?;
             let engine = engine(&native.dir)?;
             let limit = u32::try_from(engine.limits().max_total_tokens).unwrap_or(u32::MAX);
             context_length = Some(context_length.map_or(limit, |length| length.min(limit)));
-            (Arc::new(Native::new(native.dir.display().to_string(), engine)), Some(folder))
+            Arc::new(Native::new(native.dir.display().to_string(), engine))
         }
-        UpstreamConfig::Workers(workers) => {
-            let folder = Folder::load(&workers.dir, template)?;
-            check_renderer(format.as_ref(), Some(&folder), true)?;
+        UpstreamConfig::Workers(_) => {
             let Pool { workers, context_length: limit, eos_ids } =
                 pools.get(&model.name).ok_or("its pool of workers was not started")?.clone();
             context_length = Some(context_length.map_or(limit, |length| length.min(limit)));
-            (Arc::new(Workers::new(model.name.clone(), workers, limit as usize, eos_ids)), Some(folder))
+            Arc::new(Workers::new(model.name.clone(), workers, limit as usize, eos_ids))
         }
         UpstreamConfig::Replay(replay) => {
-            let folder = replay.tokenizer.as_deref().map(|dir| Folder::load(dir, template)).transpose()?;
-            check_renderer(format.as_ref(), folder.as_ref(), false)?;
             let recordings = Recordings::load(&replay.file).map_err(|error| error.to_string())?;
-            (Arc::new(Replay::new(replay.file.display().to_string(), recordings, replay.speed)), folder)
+            Arc::new(Replay::new(replay.file.display().to_string(), recordings, replay.speed))
         }
     };
     let stop_ids = folder.as_ref().map(|folder| folder.stop_ids.clone()).unwrap_or_default();
@@ -108,6 +110,45 @@ fn route(
         policy: Policy { malformed: model.malformed_tool_calls, undeclared_tools: model.undeclared_tools },
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs()),
     })
+}
+
+/// `format` when the model's own files decide.
+const AUTO: &str = "auto";
+
+/// The folder with the model's tokenizer, if there is one.
+fn folder_of(model: &Model) -> Option<&Path> {
+    match &model.upstream {
+        UpstreamConfig::Native(native) => Some(&native.dir),
+        UpstreamConfig::Workers(workers) => Some(&workers.dir),
+        UpstreamConfig::Replay(replay) => replay.tokenizer.as_deref(),
+    }
+}
+
+/// What `auto` stands for; the log says why.
+fn guess(model: &Model, folder: Option<&Folder>, registry: &Registry) -> Result<String, String> {
+    let mut names: Vec<&str> = std::iter::once(&model.name).chain(&model.aliases).map(String::as_str).collect();
+    let dir = folder_of(model).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    names.extend(dir.as_deref());
+    let has_token = |token: &str| folder.is_some_and(|folder| folder.tokenizer.controls().id(token).is_some());
+    let bare = match (&model.chat_template, folder) {
+        (Some(path), None) => std::fs::read_to_string(path).ok(),
+        _ => None,
+    };
+    let evidence = Evidence {
+        names: &names,
+        architectures: folder.map_or(&[], |folder| &folder.architectures),
+        template: folder.and_then(|folder| folder.template_source.as_deref()).or(bare.as_deref()),
+        has_token: &has_token,
+    };
+    let guess = detect(evidence, &registry.formats())?;
+    tracing::info!(
+        model = model.name,
+        format = guess.format,
+        score = guess.score,
+        because = guess.because,
+        "format chosen"
+    );
+    Ok(guess.format)
 }
 
 fn format(name: &str, model: &Model, registry: &Registry) -> Result<Format, String> {

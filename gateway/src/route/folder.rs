@@ -12,6 +12,10 @@ use crate::text::{ChatTemplate, SpecialTokens, Tokenizer};
 pub(super) struct Folder {
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) template: Option<Arc<ChatTemplate>>,
+    /// The template's text.
+    pub(super) template_source: Option<String>,
+    /// `architectures` and `model_type` of config.json.
+    pub(super) architectures: Vec<String>,
     pub(super) defaults: Sampling,
     pub(super) stop_ids: Vec<u32>,
 }
@@ -27,6 +31,7 @@ impl Folder {
         let mut stop_ids = ids(&generation["eos_token_id"]);
         let eos = special.get("eos_token").and_then(|eos| tokenizer.token_id(eos));
         stop_ids.extend(eos.filter(|id| !stop_ids.contains(id)));
+        let architectures = architectures(&json(&dir.join("config.json"))?.unwrap_or_default());
         let source = match template {
             Some(path) => Some((path.display().to_string(), read(path)?)),
             None => own_template(dir, &config)?,
@@ -36,9 +41,15 @@ impl Folder {
                 .map(Arc::new)
                 .map_err(|error| error.to_string())
         };
+        let template_source = source.as_ref().map(|(_, source)| source.clone());
         let template = source.map(compile).transpose()?;
-        Ok(Self { tokenizer, template, defaults: sampling(&generation), stop_ids })
+        Ok(Self { tokenizer, template, template_source, architectures, defaults: sampling(&generation), stop_ids })
     }
+}
+
+fn architectures(config: &Value) -> Vec<String> {
+    let names = config["architectures"].as_array().into_iter().flatten().chain([&config["model_type"]]);
+    names.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// A template without a model folder, for upstreams that count their own tokens.

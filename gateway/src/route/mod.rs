@@ -1,6 +1,7 @@
 //! Model name → format, renderer, tokenizer, upstream and defaults: everything that serves one model name.
 
 mod build;
+mod detect;
 mod folder;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! The whole path from request to message over recordings, with the real format components.
 
+mod auto;
 mod concurrent;
 mod constrained;
 mod dsml;

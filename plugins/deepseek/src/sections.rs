@@ -75,7 +75,12 @@ pub(crate) const V3: Format = Format {
         ("vllm-reasoning", "deepseek_v3"),
     ],
     models: &["DeepSeek-V3", "DeepSeek-V3-0324"],
-    hints: &[(Hint::Model("*deepseek-v3*"), 4), (Hint::Template("<｜tool▁calls▁begin｜>"), 2)],
+    hints: &[
+        (Hint::Template("<｜tool▁calls▁begin｜>"), 8),
+        (Hint::Template("```json"), 3),
+        (Hint::Model("*deepseek-v3*"), 4),
+        (Hint::Architecture("DeepseekV3ForCausalLM"), 2),
+    ],
     ..BASE
 };
 
@@ -94,7 +99,13 @@ pub(crate) const R1: Format = Format {
         ("smg-reasoning", "deepseek_r1"),
     ],
     models: &["DeepSeek-R1", "DeepSeek-R1-0528", "DeepSeek-R1-Distill"],
-    hints: &[(Hint::Model("*deepseek-r1*"), 8)],
+    hints: &[
+        (Hint::Template("<｜tool▁calls▁begin｜>"), 8),
+        (Hint::Template("```json"), 3),
+        (Hint::Template("<｜Assistant｜><think>"), 4),
+        (Hint::Model("*deepseek-r1*"), 8),
+        (Hint::Architecture("DeepseekV3ForCausalLM"), 2),
+    ],
     think: Some(Think { begins: Begins::Inside, ..THINK }),
     ..BASE
 };
@@ -112,7 +123,12 @@ pub(crate) const V31: Format = Format {
         ("smg-reasoning", "deepseek_v31"),
     ],
     models: &["DeepSeek-V3.1", "DeepSeek-V3.1-Terminus", "DeepSeek-V3.2-Exp"],
-    hints: &[(Hint::Model("*deepseek-v3.1*"), 8), (Hint::Template("<｜tool▁sep｜>"), 3)],
+    hints: &[
+        (Hint::Template("<｜tool▁calls▁begin｜>"), 8),
+        (Hint::Template("set thinking = false"), 4),
+        (Hint::Model("*deepseek-v3.1*"), 8),
+        (Hint::Architecture("DeepseekV3ForCausalLM"), 2),
+    ],
     calls: Calls::Json(&INLINE),
     ..BASE
 };

@@ -42,7 +42,12 @@ const GLM45: Format = Format {
         ("smg-reasoning", "glm45"),
     ],
     models: &["GLM-4.5", "GLM-4.5-Air", "GLM-4.6"],
-    hints: &[(Hint::Template("<arg_key>"), 4), (Hint::Model("*glm-4.5*"), 6), (Hint::Model("*glm-4.6*"), 6)],
+    hints: &[
+        (Hint::Template("<arg_key>"), 8),
+        (Hint::Template("\\n<tool_call>' + tc.name"), 4),
+        (Hint::Model("*glm-4.5*"), 6),
+        (Hint::Model("*glm-4.6*"), 6),
+    ],
     calls: Calls::Tags(&LINES),
     ..BASE
 };
@@ -61,7 +66,7 @@ const GLM47: Format = Format {
     ],
     models: &["GLM-4.7", "GLM-5"],
     hints: &[
-        (Hint::Template("<arg_key>"), 4),
+        (Hint::Template("<arg_key>"), 8),
         (Hint::Template("'<tool_call>' + tc.name"), 4),
         (Hint::Model("*glm-4.7*"), 6),
         (Hint::Model("*glm-5*"), 6),

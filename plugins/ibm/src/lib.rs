@@ -29,7 +29,12 @@ const GRANITE: Format = Format {
     catalogue: &["J11", "R21"],
     aliases: &[("vllm", "granite"), ("vllm-reasoning", "granite"), ("dynamo-reasoning", "granite")],
     models: &["Granite 3.0", "Granite 3.1", "Granite 3.2", "Granite 3.3"],
-    hints: &[(Hint::Token("<|tool_call|>"), 6), (Hint::Model("*granite-3*"), 6)],
+    hints: &[
+        (Hint::Architecture("GraniteForCausalLM"), 6),
+        (Hint::Architecture("GraniteMoeForCausalLM"), 6),
+        (Hint::Model("*granite-3*"), 6),
+        (Hint::Token("<|tool_call|>"), 3),
+    ],
     special_tokens: &["<|tool_call|>"],
     think: Some(PROSE),
     calls: Calls::Json(&ARRAY),
@@ -56,7 +61,7 @@ const GRANITE_THINKING: Format = Format {
     catalogue: &["X1", "R7"],
     aliases: &[("sglang-reasoning", "granite_thinking_parser"), ("vllm-reasoning", "granite_thinking_parser")],
     models: &["Granite 4.2 thinking"],
-    hints: &[(Hint::Model("*granite-4.2*"), 8)],
+    hints: &[(Hint::Model("*granite-4.2*"), 16)],
     think: Some(Think { begins: Begins::Inside, ..Think::TAGS }),
     calls: Calls::Tags(&FUNCTION),
     ..BASE

@@ -84,7 +84,11 @@ const PHI4: Format = Format {
     catalogue: &["J13"],
     aliases: &[("vllm", "phi4_mini_json"), ("dynamo", "phi4")],
     models: &["Phi-4-mini"],
-    hints: &[(Hint::Model("*phi-4-mini*"), 8)],
+    hints: &[
+        (Hint::Model("*phi-4-mini*"), 8),
+        (Hint::Architecture("Phi3ForCausalLM"), 2),
+        (Hint::Token("<|/tool_call|>"), 4),
+    ],
     calls: Calls::Json(&PHI_CALLS),
     end_tokens: &["<|end|>"],
     ..BASE

@@ -24,7 +24,7 @@ const LING3: Format = Format {
     catalogue: &["X6", "R8"],
     aliases: &[("sglang", "ling3"), ("vllm", "ling3"), ("sglang-reasoning", "ling3"), ("vllm-reasoning", "ling3")],
     models: &["Ling 3"],
-    hints: &[(Hint::Architecture("BailingMoeV3ForCausalLM"), 10), (Hint::Model("*ling-3*"), 6)],
+    hints: &[(Hint::Architecture("BailingMoeV3ForCausalLM"), 14), (Hint::Model("*ling-3*"), 6)],
     think: Some(Think { begins: Begins::Inside, ..Think::TAGS }),
     calls: Calls::Tags(&PAIRS),
     ..BASE
@@ -36,7 +36,7 @@ const IQUEST_Q1: Format = Format {
     catalogue: &["X7", "R1"],
     aliases: &[("sglang", "iquest_q1"), ("sglang-reasoning", "iquest_q1")],
     models: &["IQuest Q1"],
-    hints: &[(Hint::Token("<|iquest_assistant|>"), 10)],
+    hints: &[(Hint::Token("<|iquest_assistant|>"), 14)],
     calls: Calls::Tags(&IQUEST),
     ..BASE
 };
@@ -52,7 +52,7 @@ const POOLSIDE_V1: Format = Format {
         ("vllm-reasoning", "poolside_v1"),
     ],
     models: &["Laguna XS.2", "Laguna S"],
-    hints: &[(Hint::Model("*laguna*"), 8)],
+    hints: &[(Hint::Architecture("LagunaForCausalLM"), 14), (Hint::Model("*laguna*"), 14)],
     calls: Calls::Tags(&ONE_NEWLINE),
     end_tokens: &["</assistant>"],
     ..BASE
@@ -64,7 +64,7 @@ const SPARK25: Format = Format {
     catalogue: &["X9"],
     aliases: &[("sglang", "spark25")],
     models: &["Spark 2.5"],
-    hints: &[(Hint::Model("*spark*2.5*"), 6)],
+    hints: &[(Hint::Model("*spark*2.5*"), 14)],
     think: None,
     calls: Calls::Tags(&ONE_NEWLINE),
     ..BASE

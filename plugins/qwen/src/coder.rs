@@ -29,8 +29,8 @@ pub(crate) const QWEN3_CODER: Format = Format {
     ],
     models: &["Qwen3-Coder", "Qwen3.5", "Nanbeige", "Step-3.5", "Step-5"],
     hints: &[
-        (Hint::Template("<parameter="), 6),
-        (Hint::Template("<function="), 3),
+        (Hint::Template("<parameter="), 10),
+        (Hint::Template("<function="), 4),
         (Hint::Model("*qwen3-coder*"), 8),
         (Hint::Model("*qwen3.5*"), 8),
     ],

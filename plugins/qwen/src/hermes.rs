@@ -31,7 +31,13 @@ pub(crate) const HERMES: Format = Format {
         ("smg", "qwen"),
     ],
     models: &["Qwen2.5", "Nous Hermes 2/3", "Granite 4.0"],
-    hints: &[(Hint::Model("*qwen2.5*"), 6), (Hint::Model("*hermes*"), 6), (Hint::Template("<tool_call>"), 2)],
+    hints: &[
+        (Hint::Model("*qwen2.5*"), 6),
+        (Hint::Model("*hermes*"), 6),
+        (Hint::Architecture("GraniteMoeHybridForCausalLM"), 6),
+        (Hint::Architecture("Qwen2ForCausalLM"), 4),
+        (Hint::Template("<tool_call>"), 4),
+    ],
     ..BASE
 };
 
@@ -57,10 +63,12 @@ pub(crate) const QWEN3: Format = Format {
     hints: &[
         (Hint::Architecture("Qwen3ForCausalLM"), 6),
         (Hint::Architecture("Qwen3MoeForCausalLM"), 6),
+        (Hint::Architecture("Qwen3NextForCausalLM"), 6),
         (Hint::Model("*qwen3*"), 4),
         (Hint::Model("*qwq*"), 6),
         (Hint::Token("<think>"), 1),
-        (Hint::Template("<tool_call>"), 2),
+        (Hint::Template("<think>"), 3),
+        (Hint::Template("<tool_call>"), 4),
     ],
     think: Some(Think::TAGS),
     ..BASE
