@@ -4,6 +4,7 @@ mod aborts;
 mod concurrency;
 mod hostile;
 mod openai_client;
+mod plugin_new;
 mod promises;
 mod replacement;
 mod tool_calls;

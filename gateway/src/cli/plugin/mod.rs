@@ -4,6 +4,7 @@ mod case;
 mod check;
 mod chunking;
 mod message;
+mod new;
 mod verdict;
 
 use std::ffi::OsStr;
@@ -26,6 +27,8 @@ pub(super) struct Plugin {
 enum Command {
     /// Run recorded cases through plugins, in every chunking.
     Check(check::Check),
+    /// Write a crate for a format of one's own.
+    New(new::New),
     /// Load a component as the gateway would, and print what it says about itself as JSON.
     Inspect {
         /// The component.
@@ -37,6 +40,7 @@ impl Plugin {
     pub(super) fn run(self) -> Result<()> {
         match self.command {
             Command::Check(check) => check.run(),
+            Command::New(new) => new.run(),
             Command::Inspect { file } => inspect(&file),
         }
     }

@@ -1,0 +1,35 @@
+//! Format plugin `my_format`: JSON objects between markers.
+
+use sluicegate_sdk::calls::JsonCalls;
+use sluicegate_sdk::describe::Hint;
+use sluicegate_sdk::emit::Layout;
+use sluicegate_sdk::format::{Calls, Format, Plugin};
+use sluicegate_sdk::think::Think;
+
+/// `{"name": ..., "arguments": {...}}` between markers; an array of such objects is read too.
+static CALLS: JsonCalls = JsonCalls { opens: &["<my_call>"], closes: &["</my_call>"], ..JsonCalls::BASE };
+
+/// The format, as the gateway's configuration names it.
+const MY_FORMAT: Format = Format {
+    name: "my_format",
+    description: "JSON calls between <my_call> and </my_call>, <think> reasoning",
+    models: &["the models that speak it"],
+    // How `format = "auto"` recognises them; the most weight wins.
+    hints: &[(Hint::Model("*my-model*"), 8), (Hint::Template("<my_call>"), 10)],
+    // Added tokens of the vocabulary that must reach the parser as text.
+    special_tokens: &[],
+    // Reasoning: where it begins is read from the end of the prompt; otherwise the model opens it.
+    think: Some(Think::TAGS),
+    calls: Calls::Json(&CALLS),
+    layout: Layout::LOOSE,
+    // Engines may leave these at the end of the text.
+    end_tokens: &["<|im_end|>"],
+    ..Format::BASE
+};
+
+/// The formats of this component.
+pub fn plugin() -> Plugin {
+    Plugin::new("my-format", env!("CARGO_PKG_VERSION"), "What my_format's models speak", &[MY_FORMAT])
+}
+
+sluicegate_sdk::export!(crate::plugin);
