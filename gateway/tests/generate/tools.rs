@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sluicegate::chat::{Effort, FinishReason, Message as Turn, Reasoning, Request, Role, Tool, ToolCall};
 use sluicegate::config::Model;
+use sluicegate::pools::Pools;
 use sluicegate::route::{self, Route};
 use sluicegate_backend::engine::{Config, Engine, Workers};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
@@ -28,7 +29,8 @@ fn native(format: &str) -> Arc<Route> {
     let dir = folder(format).display().to_string();
     let toml = format!("name = \"m\"\nformat = \"deepseek_v4\"\n[upstream.native]\ndir = {dir:?}\n");
     let model: Model = toml::from_str(&toml).expect("the configuration is valid");
-    let routes = route::build(&[model], registry(), &mut |_| Ok(engine.clone())).expect("the route is valid");
+    let routes =
+        route::build(&[model], registry(), &mut |_| Ok(engine.clone()), &Pools::default()).expect("the route is valid");
     Arc::clone(routes.get("m").expect("it is there"))
 }
 
