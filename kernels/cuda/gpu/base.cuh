@@ -21,7 +21,8 @@
 #define HOST_TEXT_(x) #x
 #define HOST_TEXT(x) HOST_TEXT_(x)
 #define HOST_HERE __FILE__ ":" HOST_TEXT(__LINE__)
-#define GPU_EXPORT(kernel)                                                                          \
+#define GPU_EXPORT(kernel) HOST_EXPORT_(kernel)
+#define HOST_EXPORT_(kernel)                                                                        \
   static const host::Registration host_registration_##kernel(                                       \
       #kernel, {[](void** arguments) { host::call(kernel, arguments); },                            \
                 decltype(host::parameters_of(kernel))::sizes, decltype(host::parameters_of(kernel))::count});
@@ -41,8 +42,9 @@
 
 #endif
 
-// A kernel that is launched by name with at most `threads` threads a block.
-#define GPU_KERNEL(threads, name) extern "C" __global__ void __launch_bounds__(threads) name
+// A kernel that is launched by name with at most `threads` threads a block. Without the second bound ptxas spills a few registers
+// for the sake of occupancy.
+#define GPU_KERNEL(threads, name) extern "C" __global__ void __launch_bounds__(threads, 1) name
 
 using u8 = unsigned char;
 using u16 = unsigned short;

@@ -88,6 +88,23 @@ GPU_FN float e2m1_to_f32(u32 code) {
 #endif
 }
 
+// To the nearest, ties to even; saturates at 448. Not for NaN.
+GPU_FN u32 f32_to_e4m3(float value) {
+  const u32 sign = bits_of(value) >> 24 & 0x80;
+  const float a = fminf(fabsf(value), 448.0f);
+  if (a < 0x1p-6f) return sign | u32(rintf(a * 512.0f));  // rounding up to 8 is the first normal code
+  const u32 bits = bits_of(a);
+  return sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120u << 3));
+}
+
+// To the nearest, ties to the even code; saturates at 6. The sign is `value < 0`.
+GPU_FN u32 f32_to_e2m1(float value) {
+  const float a = fabsf(value);
+  const u32 code = u32(a > 0.25f) + u32(a >= 0.75f) + u32(a > 1.25f) + u32(a >= 1.75f) + u32(a > 2.5f) +
+                   u32(a >= 3.5f) + u32(a > 5.0f);
+  return code | u32(value < 0) << 3;
+}
+
 // Correctly rounded division and square root, whatever flags nvcc is given.
 GPU_FN float divide(float a, float b) {
 #ifdef __CUDACC__

@@ -62,6 +62,14 @@ inline u32 vote(bool yes, const char* where) {
 
 #endif
 
+GPU_FN u32 count_bits(u32 word) {
+#ifdef __CUDACC__
+  return u32(__popc(word));
+#else
+  return u32(__builtin_popcount(word));
+#endif
+}
+
 // All 32 lanes get the sum, the maximum: one tree, whatever the launch.
 GPU_FN float warp_sum(float value) {
 #pragma unroll
@@ -81,4 +89,13 @@ GPU_FN float block_sum(float value, float* partial) {
   if (lane_id() == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   return warp_sum(lane_id() < blockDim.x / 32 ? partial[lane_id()] : 0.0f);
+}
+
+// The largest, likewise.
+GPU_FN float block_max(float value, float* partial) {
+  value = warp_max(value);
+  __syncthreads();
+  if (lane_id() == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  return warp_max(lane_id() < blockDim.x / 32 ? partial[lane_id()] : -kInfinity);
 }

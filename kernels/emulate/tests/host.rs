@@ -28,14 +28,31 @@ fn check(source: &str, build: Build, seeds: &[u32]) {
 }
 
 macro_rules! groups {
-    ($($name:ident),* $(,)?) => {
-        const TESTED: &[&str] = &[$(stringify!($name)),*];
-        mod exact { $( #[test] fn $name() { super::check(stringify!($name), super::Build::Plain, &[0, 1, 2]); } )* }
-        mod races { $( #[test] fn $name() { super::check(stringify!($name), super::Build::Race, &[0]); } )* }
-        mod bounds { $( #[test] fn $name() { super::check(stringify!($name), super::Build::Address, &[0]); } )* }
+    (sanitized: $($quick:ident),*; by_hand: $($slow:ident),* $(,)?) => {
+        const TESTED: &[&str] = &[$(stringify!($quick),)* $(stringify!($slow)),*];
+        mod exact {
+            $( #[test] fn $quick() { super::check(stringify!($quick), super::Build::Plain, &[0, 1, 2]); } )*
+            $( #[test] fn $slow() { super::check(stringify!($slow), super::Build::Plain, &[0, 1, 2]); } )*
+        }
+        mod races {
+            $( #[test] fn $quick() { super::check(stringify!($quick), super::Build::Race, &[0]); } )*
+            $( #[test] #[ignore = "slow: run with --ignored"] fn $slow() {
+                super::check(stringify!($slow), super::Build::Race, &[0]);
+            } )*
+        }
+        mod bounds {
+            $( #[test] fn $quick() { super::check(stringify!($quick), super::Build::Address, &[0]); } )*
+            $( #[test] #[ignore = "slow: run with --ignored"] fn $slow() {
+                super::check(stringify!($slow), super::Build::Address, &[0]);
+            } )*
+        }
     };
 }
-groups!(norm, rows, embed, rope);
+groups!(
+    sanitized: norm, rows, embed, rope;
+    by_hand: attention, gemm_nvfp4, gemm_bf16, gemm_fp8, gemm_f32, quantize, gemm_w4a4, moe, hyper, sparse_rows,
+        sparse_attend,
+);
 
 #[test]
 fn every_group_is_tested() {

@@ -2,3 +2,4 @@
 
 pub mod call;
 pub mod calls;
+pub mod pack;

@@ -1,7 +1,14 @@
 //! Programs with known answers: random inputs, and a check against double precision.
 
+mod attention;
+mod compress;
+mod fp4;
+mod gemm;
+mod hyper;
+mod moe;
 mod rope;
 mod rows;
+mod sparse;
 
 use crate::program::Program;
 
@@ -49,4 +56,15 @@ pub const GROUPS: &[Group] = &[
     Group { source: "rows", cases: rows::rows },
     Group { source: "embed", cases: rows::embed },
     Group { source: "rope", cases: rope::rope },
+    Group { source: "attention", cases: attention::attention },
+    Group { source: "gemm_nvfp4", cases: gemm::nvfp4 },
+    Group { source: "gemm_bf16", cases: gemm::bf16_cases },
+    Group { source: "gemm_fp8", cases: gemm::fp8 },
+    Group { source: "gemm_f32", cases: gemm::f32_cases },
+    Group { source: "quantize", cases: fp4::quantize },
+    Group { source: "gemm_w4a4", cases: fp4::w4a4 },
+    Group { source: "moe", cases: moe::moe },
+    Group { source: "hyper", cases: hyper::hyper },
+    Group { source: "sparse_rows", cases: sparse::rows },
+    Group { source: "sparse_attend", cases: sparse::attend },
 ];

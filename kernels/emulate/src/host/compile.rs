@@ -48,6 +48,8 @@ pub struct Toolchain {
     compiler: String,
     /// Folder of `gpu.cuh`.
     pub sources: PathBuf,
+    /// Compile no other `.cu` than this.
+    only: Option<&'static str>,
     cache: PathBuf,
 }
 
@@ -63,7 +65,13 @@ impl Toolchain {
         }
         let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| kernels.join("../target"), PathBuf::from);
-        Some(Self { compiler, sources: kernels.join("cuda"), cache: target.join("emulate") })
+        Some(Self { compiler, sources: kernels.join("cuda"), only: None, cache: target.join("emulate") })
+    }
+
+    /// The same compiler on other sources, of which it takes one `.cu`.
+    #[must_use]
+    pub fn on(&self, sources: PathBuf, only: &'static str) -> Self {
+        Self { sources, only: Some(only), ..self.clone() }
     }
 
     /// The program that runs launches, compiled in this way.
@@ -79,7 +87,11 @@ impl Toolchain {
         let [kernel_flags, runtime_flags, link_flags] = build.flags();
         let mut units: Vec<Unit> = Vec::new();
         for source in self.files(&["cu", "cpp"])? {
-            let flags = if source.extension().is_some_and(|e| e == "cu") { kernel_flags } else { runtime_flags };
+            let is_kernel = source.extension().is_some_and(|e| e == "cu");
+            if is_kernel && self.only.is_some_and(|only| source.file_stem().is_none_or(|stem| stem != only)) {
+                continue;
+            }
+            let flags = if is_kernel { kernel_flags } else { runtime_flags };
             let key = self.key(&[&headers, &self.digest(std::slice::from_ref(&source))?], flags);
             units.push(Unit { object: self.cache.join(format!("{key}.o")), source, flags });
         }

@@ -1,7 +1,21 @@
 //! How each kernel is launched: grid, block, shared memory and parameters, from shapes and addresses alone.
 
+mod attention;
+mod gemm;
+mod hyper;
+mod moe;
 mod rope;
 mod rows;
+mod sparse;
 
+pub use attention::{
+    AttentionAt, HEAD_DIMS, QueryRows, Spread, Tile, TilesAt, UNIT, attention, attention_merge, partial_numbers, tiles,
+};
+pub use gemm::{Finish, Fp4At, TileRows, WeightsAt, gemm, gemm_f32, gemm_w4a4, quantize_nvfp4};
+pub use hyper::{MOST_STREAMS, MixBy, hyper_head, hyper_post, hyper_pre};
+pub use moe::{ExpertsAt, ListsAt, MOST_EXPERTS, PicksAt, RouteBy, combine_experts, gemm_experts, list_experts, route};
 pub use rope::{HeadGains, KvPlace, RopeRows, StepAt, rope_append};
 pub use rows::{argmax, convert, embed, embed_nvfp4, gather_rows, rms_norm, silu_up};
+pub use sparse::{
+    CompressAt, ExtentsAt, RowsPlace, ScoresAt, SparseAt, append_rows, compress, rotate_tails, select, sparse_attention,
+};

@@ -3,7 +3,7 @@
 use crate::cuda::call::{Address, Call, Floats, Inputs, RowCount, args};
 
 /// Threads for a row of `width` numbers. A function of the width alone: reductions depend on it.
-fn threads(width: u32, most: u32) -> u32 {
+pub(super) fn threads(width: u32, most: u32) -> u32 {
     width.div_ceil(4).next_multiple_of(32).min(most)
 }
 
