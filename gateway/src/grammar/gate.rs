@@ -52,11 +52,11 @@ impl Gate {
         let completing = self.completing.get_or_init(|| self.find_completing(vocabulary));
         let mut known = self.fits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut refused = Vec::new();
-        for there in 0..self.text.len() {
+        for (there, completing) in completing.iter().enumerate().take(self.text.len()) {
             if !tail.ends_with(&self.text[..there]) {
                 continue;
             }
-            for &(id, from) in &completing[there] {
+            for &(id, from) in completing {
                 let rest = &vocabulary.bytes(id)[from..];
                 let fits = match known.get(rest) {
                     Some(fits) => *fits,
@@ -78,10 +78,10 @@ impl Gate {
             if let Some(end) = self.end_in(&[], bytes).filter(|end| *end < bytes.len()) {
                 found[0].push((id, end));
             }
-            for there in 1..self.text.len() {
+            for (there, found) in found.iter_mut().enumerate().skip(1) {
                 let missing = &self.text[there..];
                 if bytes.len() > missing.len() && bytes.starts_with(missing) {
-                    found[there].push((id, missing.len()));
+                    found.push((id, missing.len()));
                 }
             }
         }
