@@ -21,7 +21,7 @@ fn expected(a: u32, b: u32, c: u32) -> [u32; 27] {
         a.wrapping_sub(b),
         a.wrapping_mul(b),
         (wide >> 32) as u32,
-        (u64::from(a) * u64::from(b) >> 32) as u32,
+        ((u64::from(a) * u64::from(b)) >> 32) as u32,
         x.wrapping_mul(y).wrapping_add(z) as u32,
         (wide as u64 >> 16) as u32,
         x.wrapping_div(odd as i32) as u32,
