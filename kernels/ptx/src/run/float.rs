@@ -21,12 +21,23 @@ pub(super) fn encode(ty: Type, value: f64) -> u64 {
     match ty {
         Type::F64 => value.to_bits(),
         Type::F16 if value.is_nan() => 0x7fff,
-        Type::F16 => u64::from(f16::from_f64(value).to_bits()),
+        Type::F16 => u64::from(f16::from_f32(odd(value)).to_bits()),
         Type::Bf16 if value.is_nan() => 0x7fff,
-        Type::Bf16 => u64::from(bf16::from_f64(value).to_bits()),
+        Type::Bf16 => u64::from(bf16::from_f32(odd(value)).to_bits()),
         _ if value.is_nan() => 0x7fff_ffff,
         _ => u64::from((value as f32).to_bits()),
     }
+}
+
+/// Rounded to odd: what is lost shows in the last bit, so that rounding once more, to a half, rounds correctly.
+/// (`from_f64` of the `half` crate forgets the lower half of the double.)
+fn odd(value: f64) -> f32 {
+    let near = value as f32;
+    if f64::from(near) == value {
+        return near;
+    }
+    let beyond = f64::from(near).abs() > value.abs();
+    f32::from_bits((near.to_bits() - u32::from(beyond)) | 1)
 }
 
 /// The two halves' type of a packed type.
