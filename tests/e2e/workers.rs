@@ -1,6 +1,6 @@
 //! Prefill and decode in processes of their own: the same answers, whatever is left, killed or started again.
 //!
-//! `STORM=10000 cargo test --release -p sluicegate-tests --test e2e a_storm -- --ignored --nocapture` makes the storm larger.
+//! `STORM=10000 cargo test --release --workspace --test e2e a_storm -- --nocapture` makes the storm larger.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,7 +70,6 @@ fn request(model: &str, n: usize) -> Value {
 }
 
 #[test]
-#[ignore = "starts three processes and takes minutes: `--test e2e workers -- --ignored`"]
 fn a_pair_answers_as_one_process_does() {
     block_on(async {
         let pair = Pair::new()?;
@@ -102,7 +101,6 @@ fn a_pair_answers_as_one_process_does() {
 
 /// Case S12: rooms and addresses in a body are a client's words and mean nothing.
 #[test]
-#[ignore = "starts three processes and takes minutes: `--test e2e workers -- --ignored`"]
 fn a_client_cannot_choose_a_room() {
     block_on(async {
         let pair = Pair::new()?;
@@ -131,7 +129,6 @@ struct Tally {
 }
 
 #[test]
-#[ignore = "starts three processes and takes minutes: `--test e2e workers -- --ignored`"]
 fn a_storm_leaves_nothing_and_breaks_nothing() {
     let requests: usize = std::env::var("STORM").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
     block_on(async {
