@@ -8,7 +8,7 @@ use sluicegate_tests::binary;
 
 /// What a checkout needs for plugins: the SDK, the laws, the contract, the workspace around them.
 fn checkout(root: &Path, to: &Path) {
-    for part in ["plugins/sdk", "plugins/laws", "wit"] {
+    for part in ["plugins/sdk", "plugins/laws", "plugins/cases", "wit"] {
         copy(&root.join(part), &to.join(part));
     }
     fs::copy(root.join("Cargo.lock"), to.join("Cargo.lock")).expect("copied");
@@ -55,6 +55,8 @@ fn every_family_builds_and_passes_its_golden() {
         "sluicegate-sdk",
         "--exclude",
         "sluicegate-laws",
+        "--exclude",
+        "sluicegate-cases",
     ]);
     test.current_dir(folder.path()).env("CARGO_TARGET_DIR", root.join("target/plugin-new"));
     let output = test.output().expect("cargo runs");

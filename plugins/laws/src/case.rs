@@ -1,139 +1,34 @@
-//! Recorded cases: what a model wrote and what a client must see.
+//! Recorded cases through the native build of a format: see [`sluicegate_cases`] for what a case is and how it is judged.
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::Value;
+use sluicegate_cases::{Call, Seen, Verdict, judge};
 use sluicegate_sdk::config::{ParserConfig, ReasoningMode, ToolChoice};
 use sluicegate_sdk::event::{FinishReason, StopCause};
 use sluicegate_sdk::format::Plugin;
 use sluicegate_sdk::tools::ToolSet;
 
 use crate::assemble::{Message, run};
-use crate::{chunking, tools};
+use crate::tools;
+
+pub use sluicegate_cases::{Case, ExpectedCall, load};
 
 /// Most two-way splits tried for one case; longer texts are sampled evenly.
 const MAX_SPLITS: usize = 1500;
 
-/// How two texts are compared.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Match {
-    /// Equal.
-    #[default]
-    Exact,
-    /// Equal but for white space at both ends.
-    Trim,
-    /// Begins with the expected text.
-    Prefix,
-    /// Anything.
-    Any,
-}
-
-/// A call that is expected.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct ExpectedCall {
-    /// The function.
-    pub name: String,
-    /// Its arguments.
-    pub arguments: Value,
-}
-
-/// What is expected. Fields that are absent in an alternative are taken from the main expectation.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Expect {
-    /// `null` and "" are the same.
-    pub content: Option<String>,
-    /// `null` and "" are the same.
-    pub reasoning: Option<String>,
-    /// In order.
-    pub tool_calls: Option<Vec<ExpectedCall>>,
-    /// `stop`, `length`, `tool_calls`.
-    pub finish_reason: Option<String>,
-    /// Overrides the case's.
-    pub content_match: Option<Match>,
-}
-
-/// One case of `plugins/cases/parser_cases.json` or of a golden file.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Case {
-    /// Unique.
-    pub id: String,
-    /// Format name; `reasoning:NAME` names a format for its reasoning.
-    pub format: String,
-    /// OpenAI tool declarations.
-    #[serde(default)]
-    pub tools: Value,
-    /// The prompt already opened the reasoning block.
-    #[serde(default)]
-    pub thinking: bool,
-    /// Deltas in order.
-    pub chunks: Vec<String>,
-    /// `stop` or `length`.
-    #[serde(default)]
-    pub finish: String,
-    /// See [`Expect`].
-    pub expect: Expect,
-    /// See [`Match`].
-    #[serde(default)]
-    pub content_match: Match,
-    /// See [`Match`].
-    #[serde(default)]
-    pub reasoning_match: Match,
-    /// Texts that the arguments must contain.
-    #[serde(default)]
-    pub args_text_contains: Vec<String>,
-    /// When it is not `auto`.
-    #[serde(default)]
-    pub tool_choice: Option<String>,
-    /// A truncated call may also appear.
-    #[serde(default)]
-    pub partial_ok: Option<Value>,
-    /// Other results that a policy may give.
-    #[serde(default)]
-    pub accept_also: Vec<Expect>,
-    /// The truth is arguable.
-    #[serde(default)]
-    pub debatable: bool,
-}
-
-/// The cases in `json`.
-pub fn load(json: &str) -> Result<Vec<Case>, serde_json::Error> {
-    serde_json::from_str(json)
-}
-
-impl Case {
-    /// The format that parses it.
-    pub fn format_name(&self) -> &str {
-        self.format.strip_prefix("reasoning:").unwrap_or(&self.format)
-    }
-
-    /// The parser's configuration.
-    pub fn config(&self) -> ParserConfig {
-        ParserConfig {
-            format: self.format_name().to_owned(),
-            tool_choice: match self.tool_choice.as_deref() {
-                Some("none") => ToolChoice::None,
-                Some("required") => ToolChoice::Required,
-                _ => ToolChoice::Auto,
-            },
-            parallel_tools: true,
-            reasoning: if self.thinking { ReasoningMode::On } else { ReasoningMode::Off },
-            ..ParserConfig::default()
-        }
-    }
-
-    /// The expectation and its alternatives, made complete.
-    fn expectations(&self) -> Vec<Expect> {
-        let main = &self.expect;
-        let fill = |other: &Expect| Expect {
-            content: other.content.clone().or_else(|| main.content.clone().filter(|_| other.reasoning.is_none())),
-            reasoning: other.reasoning.clone().or_else(|| main.reasoning.clone()),
-            tool_calls: other.tool_calls.clone().or_else(|| main.tool_calls.clone()),
-            finish_reason: other.finish_reason.clone().or_else(|| main.finish_reason.clone()),
-            content_match: other.content_match,
-        };
-        std::iter::once(main.clone()).chain(self.accept_also.iter().map(fill)).collect()
+/// The configuration of the parser that reads the case.
+pub fn config(case: &Case) -> ParserConfig {
+    ParserConfig {
+        format: case.format_name().to_owned(),
+        tool_choice: match case.tool_choice.as_deref() {
+            None | Some("auto") => ToolChoice::Auto,
+            Some("none") => ToolChoice::None,
+            Some("required") => ToolChoice::Required,
+            Some(name) => ToolChoice::Named(name.to_owned()),
+        },
+        parallel_tools: true,
+        reasoning: if case.thinking { ReasoningMode::On } else { ReasoningMode::Off },
+        ..ParserConfig::default()
     }
 }
 
@@ -144,82 +39,36 @@ pub fn check(plugin: &Plugin, case: &Case) -> Result<(), String> {
 
 /// Like [`check`], and says which expectation the result meets: 0 is the case's own, then its alternatives in order.
 pub fn matched(plugin: &Plugin, case: &Case) -> Result<usize, String> {
-    let text: String = case.chunks.concat();
     let set: Arc<ToolSet> = Arc::new(tools::digest(&case.tools));
-    let config = case.config();
-    let cause = if case.finish == "length" { StopCause::Length } else { StopCause::Eos(None) };
-    let parse = |chunks: &[&str]| run(plugin, &config, &set, chunks, &cause);
-    let reference = parse(&chunking::whole(&text))?;
-    let verdicts: Vec<Result<(), String>> =
-        case.expectations().iter().map(|expect| mismatch(case, expect, &reference)).collect();
-    let Some(met) = verdicts.iter().position(Result::is_ok) else {
-        return Err(verdicts.into_iter().find_map(Result::err).unwrap_or_default());
-    };
-    let given: Vec<&str> = case.chunks.iter().map(String::as_str).collect();
-    let fixed = [given, chunking::points(&text), chunking::sized(&text, 3), chunking::sized(&text, 17)];
-    for chunks in fixed.into_iter().chain(chunking::halves(&text, MAX_SPLITS)) {
-        let got = parse(&chunks).map_err(|e| format!("{e} in chunks {}", show(&chunks)))?;
-        if got != reference {
-            return Err(format!("chunks {} give\n  {got:?}\nwhole gives\n  {reference:?}", show(&chunks)));
-        }
-    }
-    Ok(met)
-}
-
-fn show(chunks: &[&str]) -> String {
-    match chunks {
-        [a, b] => {
-            format!("{:?} | {:?}", &a[a.len().saturating_sub(20)..].trim(), b.chars().take(20).collect::<String>())
-        }
-        _ => format!("({} of them)", chunks.len()),
+    let config = config(case);
+    let cause = if case.is_cut() { StopCause::Length } else { StopCause::Eos(None) };
+    let described = plugin.describe().into_iter().find(|d| d.name == config.format);
+    let markers = described.map(|d| d.markers).unwrap_or_default();
+    let stream = |chunks: &[&str]| run(plugin, &config, &set, chunks, &cause);
+    match judge(case, &markers, MAX_SPLITS, stream, seen) {
+        Verdict::Met(n) => Ok(n),
+        Verdict::Differs(why) | Verdict::Broken(why) => Err(why),
     }
 }
 
-/// Compares a result with one expectation.
-fn mismatch(case: &Case, expect: &Expect, got: &Message) -> Result<(), String> {
-    let content = expect.content_match.unwrap_or(case.content_match);
-    compare("content", expect.content.as_deref(), &got.content, content)?;
-    compare("reasoning", expect.reasoning.as_deref(), &got.reasoning, case.reasoning_match)?;
-    let calls: Vec<ExpectedCall> = got
-        .ended()
-        .map(|c| ExpectedCall {
-            name: c.name.clone(),
-            arguments: serde_json::from_str(&c.arguments).unwrap_or(Value::Null),
-        })
-        .collect();
-    let expected = expect.tool_calls.clone().unwrap_or_default();
-    if calls != expected {
-        return Err(format!("calls {calls:?}, expected {expected:?}; whole result {got:?}"));
-    }
-    if got.calls.len() > expected.len() && case.partial_ok.is_none() {
-        return Err(format!("a call that never ended: {:?}", got.calls));
-    }
-    for part in &case.args_text_contains {
-        if !got.calls.iter().any(|c| c.arguments.contains(part)) {
-            return Err(format!("no arguments contain {part:?}"));
-        }
-    }
-    let finish = match &got.finish {
-        Some(FinishReason::Stop) => "stop",
-        Some(FinishReason::Length) => "length",
-        Some(FinishReason::ToolCalls) => "tool_calls",
-        _ => "",
+/// What of a message a client sees.
+pub fn seen(message: &Message) -> Seen {
+    let call = |call: &crate::assemble::Call| Call {
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        finished: call.ended,
     };
-    match expect.finish_reason.as_deref() {
-        Some(want) if want != finish => Err(format!("finish {finish}, expected {want}")),
-        _ => Ok(()),
+    Seen {
+        content: message.content.clone(),
+        reasoning: message.reasoning.clone(),
+        calls: message.calls.iter().map(call).collect(),
+        finish: match &message.finish {
+            Some(FinishReason::Stop) => "stop",
+            Some(FinishReason::Length) => "length",
+            Some(FinishReason::ToolCalls) => "tool_calls",
+            _ => "",
+        },
     }
-}
-
-fn compare(what: &str, want: Option<&str>, got: &str, how: Match) -> Result<(), String> {
-    let want = want.unwrap_or_default();
-    let equal = match how {
-        Match::Exact => want == got,
-        Match::Trim => want.trim() == got.trim(),
-        Match::Prefix => got.starts_with(want),
-        Match::Any => true,
-    };
-    if equal { Ok(()) } else { Err(format!("{what} {got:?}, expected {want:?}")) }
 }
 
 /// Checks all cases of `json` whose format the plugin has; panics with a list of what failed. Returns how many ran.

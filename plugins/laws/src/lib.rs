@@ -3,7 +3,6 @@
 pub mod assemble;
 pub mod bounded;
 pub mod case;
-pub mod chunking;
 pub mod constrained;
 pub mod encode;
 pub mod one;
@@ -11,3 +10,5 @@ pub mod schema;
 pub mod talk;
 pub mod tools;
 pub mod walk;
+
+pub use sluicegate_cases::chunking;

@@ -4,13 +4,15 @@ use crate::workspace::Package;
 
 /// Allowed members for each folder, by package name; `x-*` is every name that begins so. The first folder that fits
 /// counts; folders that are not listed may use anything.
-const ALLOWED: [(&str, &[&str]); 8] = [
-    ("gateway", &["sluicegate-backend", "sluicegate-workers"]),
+const ALLOWED: [(&str, &[&str]); 10] = [
+    ("gateway", &["sluicegate-backend", "sluicegate-workers", "sluicegate-cases"]),
     ("workers", &["sluicegate-backend"]),
     ("backend", &["sluicegate-kernels"]),
     ("kernels/emulate", &["sluicegate-kernels"]),
     ("kernels", &[]),
     ("plugins/sdk", &[]),
+    ("plugins/cases", &[]),
+    ("plugins/laws", &["sluicegate-sdk", "sluicegate-cases"]),
     ("plugins/catalogue", &["sluicegate-sdk", "sluicegate-laws", "format-*"]),
     ("plugins", &["sluicegate-sdk"]),
 ];
@@ -52,7 +54,7 @@ mod tests {
     fn edges_point_right() {
         check("gateway", "sluicegate-backend", 0);
         check("gateway", "sluicegate-kernels sluicegate-sdk", 2);
-        check("gateway", "sluicegate-workers", 0);
+        check("gateway", "sluicegate-workers sluicegate-cases", 0);
         check("workers", "sluicegate-backend", 0);
         check("workers", "sluicegate sluicegate-kernels", 2);
         check("backend", "sluicegate sluicegate-workers", 2);
@@ -62,6 +64,8 @@ mod tests {
         check("plugins/qwen", "sluicegate-sdk", 0);
         check("plugins/qwen", "sluicegate", 1);
         check("plugins/sdk", "format-qwen", 1);
+        check("plugins/cases", "sluicegate sluicegate-sdk", 2);
+        check("plugins/laws", "sluicegate-sdk sluicegate-cases", 0);
         check("plugins/catalogue", "format-qwen format-labs sluicegate-laws", 0);
         check("plugins/catalogue", "sluicegate", 1);
         check("benches", "sluicegate sluicegate-backend", 0);

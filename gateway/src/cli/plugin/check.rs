@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use sluicegate_cases::{Verdict, load as load_cases};
 
-use super::case::Case;
-use super::verdict::{Verdict, judge};
+use super::verdict::verdict;
 use super::{BUILT, folder, load};
 use crate::plugins::{Pinned, Registry, Settings};
 
@@ -36,26 +36,28 @@ impl Check {
     pub(super) fn run(self) -> Result<()> {
         let shown = self.cases.display();
         let text = fs::read_to_string(&self.cases).with_context(|| format!("cannot read {shown}"))?;
-        let cases: Vec<Case> = serde_json::from_str(&text).with_context(|| format!("{shown} is not a case file"))?;
+        let cases = load_cases(&text).with_context(|| format!("{shown} is not a case file"))?;
         let registry = self.registry()?;
         let (mut passed, mut failed, mut debatable) = (0, 0, 0);
-        let wanted = |case: &&Case| self.format.as_ref().is_none_or(|format| *format == case.format);
+        let wanted = |case: &&sluicegate_cases::Case| self.format.as_ref().is_none_or(|format| *format == case.format);
         for case in cases.iter().filter(wanted) {
             let verdict = match find(&registry, case.format_name()) {
-                Some(pinned) => judge(&pinned, case),
-                None => Verdict::Failed("no loaded plugin exports this format".to_owned()),
+                Some(pinned) => verdict(&pinned, case),
+                None => Verdict::Broken("no loaded plugin exports this format".to_owned()),
             };
             match verdict {
-                Verdict::Passed => passed += 1,
-                Verdict::Failed(why) => {
+                Verdict::Met(_) if case.debatable => debatable += 1,
+                Verdict::Met(_) => passed += 1,
+                // The laws hold, and the truth of the expectation is arguable.
+                Verdict::Differs(why) if case.debatable => {
+                    debatable += 1;
+                    if self.verbose {
+                        println!("{} ({}), debatable: {}", case.id, case.format, line(&why));
+                    }
+                }
+                Verdict::Differs(why) | Verdict::Broken(why) => {
                     failed += 1;
                     println!("{} ({}): {}", case.id, case.format, line(&why));
-                }
-                Verdict::Debatable(difference) => {
-                    debatable += 1;
-                    if let (true, Some(difference)) = (self.verbose, difference) {
-                        println!("{} ({}), debatable: {}", case.id, case.format, line(&difference));
-                    }
                 }
             }
         }

@@ -2,48 +2,31 @@
 
 use std::collections::HashSet;
 
-use serde::de::IgnoredAny;
+use sluicegate_cases::{Call, Case, Seen};
 
-use super::case::Case;
+use super::case;
 use crate::chat::{self, FinishReason};
 use crate::generate::{Assembler, Malformed};
 use crate::plugins::{Event, Pinned, StreamConfig, ToolSet};
 
-/// One call as a client assembles it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) name: String,
-    pub(super) arguments: String,
-    pub(super) finished: bool,
-}
-
-/// One message as a client assembles it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) content: String,
-    pub(super) reasoning: String,
-    pub(super) calls: Vec<Call>,
-    pub(super) finish: &'static str,
-}
-
 /// A case made ready to run many times.
 pub(super) struct Run<'a> {
-    pub(super) pinned: &'a Pinned,
-    pub(super) case: &'a Case,
+    pinned: &'a Pinned,
+    case: &'a Case,
     config: StreamConfig,
     tools: Option<std::sync::Arc<ToolSet>>,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(pinned: &'a Pinned, case: &'a Case) -> Self {
-        let tools = case.tools();
+        let tools = case::tools(case);
         let tools = (!tools.is_empty()).then(|| ToolSet::new(&tools));
-        let config = case.config();
+        let config = case::config(case);
         Self { pinned, case, config, tools }
     }
 
     /// Streams these chunks. `Err` names the law that the stream broke.
-    pub(super) fn stream(&self, chunks: &[&str]) -> Result<Message, String> {
+    pub(super) fn stream(&self, chunks: &[&str]) -> Result<Seen, String> {
         let mut stream = self.pinned.open(&self.config, self.tools.clone()).map_err(|error| error.to_string())?;
         let mut client = Client::default();
         let mut assembler = Assembler::new("check", 0, Malformed::Drop);
@@ -53,7 +36,7 @@ impl<'a> Run<'a> {
                 client.take(event, &mut assembler)?;
             }
         }
-        let cause = self.case.cause();
+        let cause = case::cause(self.case);
         let mut tail = stream.finish(&cause).map_err(|error| error.to_string())?;
         for event in std::mem::take(&mut tail.events) {
             client.take(event, &mut assembler)?;
@@ -72,7 +55,7 @@ impl<'a> Run<'a> {
 /// The far end of the stream.
 #[derive(Default)]
 struct Client {
-    message: Message,
+    message: Seen,
     ids: HashSet<String>,
 }
 
@@ -119,12 +102,5 @@ impl Client {
             chat::Event::Logprobs(_) | chat::Event::Finish { .. } => {}
         }
         Ok(())
-    }
-}
-
-impl Call {
-    /// Whether a client would take the arguments for complete.
-    pub(super) fn looks_whole(&self) -> bool {
-        serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 }

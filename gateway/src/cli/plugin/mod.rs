@@ -2,7 +2,6 @@
 
 mod case;
 mod check;
-mod chunking;
 mod message;
 mod new;
 mod verdict;
