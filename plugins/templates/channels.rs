@@ -33,6 +33,7 @@ static MESSAGES: Channels = Channels {
         end: "<|end|>",
         next: "",
         trigger: "<|channel|>final to=functions.",
+        content: "",
         reserved: &[],
     },
 };

@@ -46,6 +46,7 @@ static BEAM_CHANNELS: Channels = Channels {
         end: "<|call|>",
         next: "<|start|>assistant",
         trigger: "",
+        content: "<|channel|>final<|message|>",
         reserved: &[],
     },
 };
@@ -58,6 +59,7 @@ const BEAM: Format = Format {
     models: &["Beam"],
     hints: &[(Hint::Template("<rfl:parameter"), 12)],
     special_tokens: &["<|start|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"],
+    token_ids: true,
     calls: Calls::Tags(&RFL),
     channels: Some(&BEAM_CHANNELS),
     layout: Layout::VERBATIM,
@@ -92,6 +94,7 @@ static INKLING_BLOCKS: Channels = Channels {
         end: "<|end_message|>",
         next: "<|message_model|>",
         trigger: "<|content_invoke_tool_json|>",
+        content: "",
         reserved: &[],
     },
 };
@@ -121,6 +124,7 @@ const INKLING: Format = Format {
         "<|content_invoke_tool_text|>",
         "<|content_model_end_sampling|>",
     ],
+    token_ids: true,
     calls: Calls::Json(&INKLING_CALLS),
     channels: Some(&INKLING_BLOCKS),
     layout: Layout::VERBATIM,

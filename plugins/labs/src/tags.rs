@@ -179,7 +179,7 @@ const MINICPM5: Format = Format {
 
 const MINICPMV: Format = Format {
     name: "minicpmv",
-    description: "Qwen XML calls in <tool_call>, <think> reasoning, reserved tokens dropped",
+    description: "Qwen XML calls in <tool_call>, <think> reasoning, reserved tokens dropped, literal \\n made real",
     catalogue: &["X1", "R15"],
     aliases: &[("vllm-reasoning", "minicpmv")],
     models: &["MiniCPM-V"],
@@ -197,5 +197,6 @@ const MINICPMV: Format = Format {
         "<|reserved_14|>",
         "<|reserved_15|>",
     ],
+    literal_newlines: true,
     ..BASE
 };

@@ -8,7 +8,7 @@ pub(crate) const ALL: &[Format] = &[RESPONSE_TEMPLATE];
 
 const RESPONSE_TEMPLATE: Format = Format {
     name: "response_template",
-    description: "What the tokenizer's response_template declares, given as an option of the route",
+    description: "What response_template in tokenizer_config.json declares, or the option of that name",
     catalogue: &["D1", "R31"],
     aliases: &[
         ("sglang", "response_template"),

@@ -1,8 +1,9 @@
 //! Generated conversations in the wires of this component come back whole.
 
 use serde_json::{Value, json};
+use sluicegate_laws::by_tokens::assert_by_tokens;
 use sluicegate_laws::encode::{array, elements, function_xml, headed, objects, pairs, python, turn};
-use sluicegate_laws::talk::{Call, Limits, Written, assert_round_trip};
+use sluicegate_laws::talk::{Call, Limits, Talk, Written, assert_round_trip};
 
 const THINK: Option<&str> = Some("</think>");
 const THINKS: Limits = Limits { reasoning: true, ..Limits::BASE };
@@ -61,9 +62,9 @@ fn bare_json() {
 fn tag_wires() {
     let plugin = format_labs::plugin();
     let xml = |calls: &[Call]| function_xml(calls, "\n<tool_call>", "</tool_call>");
-    for format in ["step3p5", "minicpmv"] {
-        assert_round_trip(&plugin, format, THINKS, |t| turn(t, THINK, xml));
-    }
+    assert_round_trip(&plugin, "step3p5", THINKS, |t| turn(t, THINK, xml));
+    // In its prose a backslash may be the beginning of a line feed.
+    assert_round_trip(&plugin, "minicpmv", Limits { never: &["\\"], ..THINKS }, |t| turn(t, THINK, xml));
     let seed = |calls: &[Call]| function_xml(calls, "\n<seed:tool_call>", "</seed:tool_call>");
     assert_round_trip(&plugin, "seed_oss", THINKS, |t| turn(t, Some("</seed:think>"), seed));
     let mimo = |calls: &[Call]| {
@@ -139,27 +140,38 @@ fn python_wires() {
     assert_round_trip(&plugin, "sarashina", Limits::BASE, |t| turn(t, None, sarashina));
 }
 
+fn inkling(t: &Talk) -> String {
+    let mut out = format!("<|content_thinking|>{}<|end_message|>", t.reasoning);
+    if !t.content.is_empty() {
+        out += &format!("<|message_model|><|content_text|>{}<|end_message|>", t.content);
+    }
+    for call in &t.calls {
+        let open = format!("<|message_model|>{}<|content_invoke_tool_json|>", call.name);
+        out += &objects(std::slice::from_ref(call), &open, "<|end_message|>", ["name", "args"]);
+    }
+    out
+}
+
+fn beam(t: &Talk) -> String {
+    let mut out = format!("<|channel|>analysis<|message|>{}<|end|>", t.reasoning);
+    if !t.content.is_empty() {
+        out += &format!("<|start|>assistant<|channel|>final<|message|>{}<|end|>", t.content);
+    }
+    let head = |name: &str| format!("<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>");
+    let param = |key: &str, _: &_| format!("<rfl:parameter name=\"{key}\">\n");
+    out + &elements(&t.calls, head, param, ["<|call|>", "\n</rfl:parameter>\n"])
+}
+
 #[test]
 fn channel_wires() {
     let plugin = format_labs::plugin();
-    assert_round_trip(&plugin, "inkling", THINKS, |t| {
-        let mut out = format!("<|content_thinking|>{}<|end_message|>", t.reasoning);
-        if !t.content.is_empty() {
-            out += &format!("<|message_model|><|content_text|>{}<|end_message|>", t.content);
-        }
-        for call in &t.calls {
-            let open = format!("<|message_model|>{}<|content_invoke_tool_json|>", call.name);
-            out += &objects(std::slice::from_ref(call), &open, "<|end_message|>", ["name", "args"]);
-        }
-        out
-    });
-    assert_round_trip(&plugin, "beam", THINKS, |t| {
-        let mut out = format!("<|channel|>analysis<|message|>{}<|end|>", t.reasoning);
-        if !t.content.is_empty() {
-            out += &format!("<|start|>assistant<|channel|>final<|message|>{}<|end|>", t.content);
-        }
-        let head = |name: &str| format!("<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>");
-        let param = |key: &str, _: &_| format!("<rfl:parameter name=\"{key}\">\n");
-        out + &elements(&t.calls, head, param, ["<|call|>", "\n</rfl:parameter>\n"])
-    });
+    assert_round_trip(&plugin, "inkling", THINKS, inkling);
+    assert_round_trip(&plugin, "beam", THINKS, beam);
+}
+
+#[test]
+fn ids_tell_tokens_from_text_that_looks_like_them() {
+    let plugin = format_labs::plugin();
+    assert_by_tokens(&plugin, "inkling", THINKS, inkling);
+    assert_by_tokens(&plugin, "beam", THINKS, beam);
 }

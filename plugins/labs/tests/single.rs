@@ -65,3 +65,58 @@ fn a_beam_call_without_parameters_may_end_with_its_header() {
     let got = read(&format_labs::plugin(), &config("beam"), &tools(), text);
     assert_eq!(calls(&got), [("ping", "{}")]);
 }
+
+#[test]
+fn minicpmv_means_line_feeds_except_in_code_formulas_and_arguments() {
+    let plugin = format_labs::plugin();
+    let body = "First\\nsecond `a\\nb` $\\nu$ <tool_call>\n<function=search>\n<parameter=query>\nx\\ny\n</parameter>\n\
+        </function>\n</tool_call>";
+    let got = read(&plugin, &config("minicpmv"), &tools(), body);
+    assert_eq!(got.content, "First\nsecond `a\\nb` $\\nu$");
+    assert_eq!(calls(&got), [("search", "{\"query\": \"x\\\\ny\"}")]);
+    // What can't be judged yet goes out at the end.
+    assert_eq!(read(&plugin, &config("minicpmv"), &tools(), "a\\n`\\").content, "a\n`\\");
+}
+
+#[test]
+fn a_quote_that_python_would_escape_does_not_end_a_string() {
+    let plugin = format_labs::plugin();
+    for (format, open, close) in
+        [("lfm2", "<|tool_call_start|>[", "]<|tool_call_end|>"), ("olmo3", "<function_calls>\n", "\n</function_calls>")]
+    {
+        let body = format!("{open}search(query=\"say \"hi\" to 'her'\", n=1){close}");
+        let got = read(&plugin, &config(format), &tools(), &body);
+        assert_eq!(calls(&got), [("search", "{\"query\": \"say \\\"hi\\\" to 'her'\", \"n\": 1}")], "{format}");
+    }
+}
+
+#[test]
+fn a_closer_in_a_json_string_is_text_unless_the_string_was_forgotten() {
+    let plugin = format_labs::plugin();
+    let tools = json!([{"name": "f", "parameters": {"type": "object",
+        "properties": {"o": {"type": "object"}, "p": {"type": "string"}}}}]);
+    let formats = [
+        ("mimo", ["<tool_call>\n<function=f>\n<parameter=o>", "</parameter>", "</function>", "\n</tool_call>"]),
+        (
+            "dots",
+            [
+                "<dots_function_call>\n<invoke name=\"f\"><parameter name=\"o\">",
+                "</parameter>",
+                "</invoke>",
+                "</dots_function_call>",
+            ],
+        ),
+        (
+            "iquest_q1",
+            ["<iquest_tool_call>f<arg_key>o</arg_key><arg_value>", "</arg_value>", "</iquest_tool_call>", ""],
+        ),
+    ];
+    for (format, [open, close, after, end]) in formats {
+        let object = format!("{{\"a\": \"x{close}{after}y\"}}");
+        let got = read(&plugin, &config(format), &tools, &format!("{open}{object}{close}{after}{end}"));
+        assert_eq!(calls(&got), [("f", format!("{{\"o\": {object}}}").as_str())], "{format}");
+        // The string has no end: what can't stand in one ends the value, which is no JSON then.
+        let got = read(&plugin, &config(format), &tools, &format!("{open}{{\"a\": \"x{close}\n{after}{end}"));
+        assert_eq!(calls(&got), [("f", "{\"o\": \"{\\\"a\\\": \\\"x\"}")], "{format}");
+    }
+}

@@ -50,14 +50,25 @@ pub fn run(
     chunks: &[&str],
     cause: &StopCause,
 ) -> Result<Message, String> {
+    run_tokens(plugin, config, tools, chunks.iter().map(|chunk| (*chunk, [].as_slice())), cause)
+}
+
+/// Like [`run`], with the ids of the tokens that each delta is made of.
+pub fn run_tokens<'a>(
+    plugin: &Plugin,
+    config: &ParserConfig,
+    tools: &Arc<ToolSet>,
+    deltas: impl Iterator<Item = (&'a str, &'a [u32])>,
+    cause: &StopCause,
+) -> Result<Message, String> {
     let mut parser = plugin.parser(config, Some(Arc::clone(tools)));
     let mut message = Message::default();
     let mut seen = Seen::default();
-    for chunk in chunks {
-        match parser.push(chunk) {
+    for (text, ids) in deltas {
+        match if ids.is_empty() { parser.push(text) } else { parser.push_tokens(text, ids) } {
             Step::Hold => {}
-            Step::Pass(Channel::Content) => seen.take(Event::Content((*chunk).to_owned()), &mut message)?,
-            Step::Pass(Channel::Reasoning) => seen.take(Event::Reasoning((*chunk).to_owned()), &mut message)?,
+            Step::Pass(Channel::Content) => seen.take(Event::Content(text.to_owned()), &mut message)?,
+            Step::Pass(Channel::Reasoning) => seen.take(Event::Reasoning(text.to_owned()), &mut message)?,
             Step::Events(events) if events.is_empty() => return Err("an empty list of events".to_owned()),
             Step::Events(events) => {
                 for event in events {

@@ -307,7 +307,7 @@ fn parsed(arguments: &str) -> Value {
     serde_json::from_str(arguments).unwrap_or(Value::Null)
 }
 
-fn compare(talk: &Talk, got: &Message, text: &str) -> Result<(), String> {
+pub(crate) fn compare(talk: &Talk, got: &Message, text: &str) -> Result<(), String> {
     let say = |what: &str, got: &str, want: &str| format!("{what} {got:?}, wrote {want:?} in {text:?}");
     if got.content.trim() != talk.content {
         return Err(say("content", &got.content, &talk.content));

@@ -50,6 +50,7 @@ static RECIPIENTS: Channels = Channels {
         end: "<|eom|>",
         next: "<|start|>assistant",
         trigger: "<atem:function_calls",
+        content: "",
         reserved: &["self", "user", "commentary", "developer"],
     },
 };

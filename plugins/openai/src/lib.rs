@@ -47,6 +47,7 @@ static HARMONY_CHANNELS: Channels = Channels {
         end: "<|call|>",
         next: "<|start|>assistant",
         trigger: "<|channel|>commentary to=functions.",
+        content: "",
         reserved: &[],
     },
 };
@@ -71,6 +72,7 @@ const HARMONY: Format = Format {
         (Hint::Model("*gpt-oss*"), 6),
     ],
     special_tokens: &["<|start|>", "<|end|>", "<|message|>", CHANNEL, CONSTRAIN, "<|return|>", "<|call|>"],
+    token_ids: true,
     channels: Some(&HARMONY_CHANNELS),
     layout: Layout::VERBATIM,
     ..Format::BASE

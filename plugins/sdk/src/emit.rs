@@ -4,6 +4,7 @@
 //! dropped; text after tool calls follows one policy; a call that did not end is never closed.
 
 use crate::event::{Channel, Event, FinishReason, Step, StopCause, Tail};
+use crate::prose::Newlines;
 
 /// Which characters are layout at the edge of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub struct Emitter {
     ended: u32,
     open: bool,
     noted_after: bool,
+    /// See [`Emitter::real_newlines`].
+    prose: Option<Newlines>,
 }
 
 impl Emitter {
@@ -98,7 +101,13 @@ impl Emitter {
             ended: 0,
             open: false,
             noted_after: false,
+            prose: None,
         }
+    }
+
+    /// Whether text has its line feeds written as a backslash and an `n`; they are made real outside code and formulas.
+    pub fn real_newlines(&mut self, literal: bool) {
+        self.prose = literal.then(Newlines::default);
     }
 
     /// The channel that text goes to.
@@ -125,7 +134,7 @@ impl Emitter {
     /// True if `text` may go out as it is: nothing withheld, nothing to trim.
     #[inline]
     pub fn can_pass(&self, text: &str) -> bool {
-        if !self.pending.is_empty() || self.lead != Trim::Nothing || self.started > 0 {
+        if !self.pending.is_empty() || self.lead != Trim::Nothing || self.started > 0 || self.prose.is_some() {
             return false;
         }
         let trim = self.tail_trim();
@@ -134,6 +143,22 @@ impl Emitter {
 
     /// Text of the current channel.
     pub fn text(&mut self, text: &str) {
+        let Some(prose) = self.prose.as_mut() else { return self.lay_out(text) };
+        let mut real = String::with_capacity(text.len());
+        prose.feed(text, &mut real);
+        self.lay_out(&real);
+    }
+
+    /// What follows is not the same text: nothing waits for it.
+    fn end_text(&mut self) {
+        if let Some(prose) = self.prose.as_mut() {
+            let mut real = String::new();
+            prose.finish(&mut real);
+            self.lay_out(&real);
+        }
+    }
+
+    fn lay_out(&mut self, text: &str) {
         let mut text = text;
         if self.started > 0 && !self.text_after_calls(text) {
             return;
@@ -181,6 +206,7 @@ impl Emitter {
 
     /// An end-of-turn token written as text: dropped if nothing follows, text otherwise.
     pub fn end_token(&mut self, literal: &str) {
+        self.end_text();
         if self.started > 0 && self.after_calls == AfterCalls::Drop {
             return;
         }
@@ -192,6 +218,7 @@ impl Emitter {
 
     /// A frame around text: layout on both sides of it is dropped.
     pub fn frame(&mut self) {
+        self.end_text();
         self.discard_pending();
         self.lead = self.layout.after_reasoning;
     }
@@ -222,6 +249,7 @@ impl Emitter {
 
     /// Following text goes to `channel`; layout at the border is dropped.
     pub fn switch(&mut self, channel: Channel) {
+        self.end_text();
         self.lead = match (self.channel, channel) {
             (_, Channel::Reasoning) => self.layout.reasoning,
             (Channel::Reasoning, Channel::Content) => self.layout.after_reasoning,
@@ -238,6 +266,7 @@ impl Emitter {
 
     /// A block of calls certainly begins here: reasoning is over and layout before the block is dropped.
     pub fn enter_calls(&mut self) {
+        self.end_text();
         self.discard_pending();
         if self.channel == Channel::Reasoning {
             self.channel = Channel::Content;
@@ -331,6 +360,7 @@ impl Emitter {
 
     /// The end of the message: withheld text goes out, an open call stays unfinished.
     pub fn tail(&mut self, cause: &StopCause) -> Tail {
+        self.end_text();
         if let Some(at) = self.pending_end {
             self.pending.truncate(at);
         }

@@ -45,6 +45,8 @@ pub struct Format {
     pub hints: &'static [(Hint, u8)],
     /// Special tokens that the parser acts on.
     pub special_tokens: &'static [&'static str],
+    /// It is told apart from text that looks like it by token ids, where there are any.
+    pub token_ids: bool,
     /// Stop strings to add.
     pub stop_strings: &'static [&'static str],
     /// A renderer in the host.
@@ -63,6 +65,8 @@ pub struct Format {
     pub insert: &'static str,
     /// Frames around text that are never shown (`<answer>`).
     pub dropped: &'static [&'static str],
+    /// The model writes line feeds of its prose as a backslash and an `n`.
+    pub literal_newlines: bool,
     /// What a grammar writes around the calls.
     pub wire: Wire,
     /// Why there is no grammar for the calls, if there is none.
@@ -95,6 +99,7 @@ impl Format {
         models: &[],
         hints: &[],
         special_tokens: &[],
+        token_ids: false,
         stop_strings: &[],
         renderer: None,
         think: None,
@@ -104,6 +109,7 @@ impl Format {
         end_tokens: &[],
         insert: "",
         dropped: &[],
+        literal_newlines: false,
         wire: Wire { before: "", after: "" },
         no_grammar: "",
         options: OPTIONS_SCHEMA,
@@ -126,7 +132,7 @@ impl Format {
             .collect()
     }
 
-    fn syntax(&self) -> Option<Box<dyn Syntax>> {
+    pub(crate) fn syntax(&self) -> Option<Box<dyn Syntax>> {
         match self.calls {
             Calls::None => None,
             Calls::Json(spec) => Some(Box::new(calls::JsonSyntax::new(spec))),
@@ -185,6 +191,7 @@ impl Compiled {
                 reasoning,
                 tools,
                 parallel_tools: tools,
+                token_ids: f.token_ids,
                 special_tokens: !f.special_tokens.is_empty() || f.machine.is_some(),
                 grammar: f.has_grammar(),
                 ..Features::default()
@@ -240,10 +247,10 @@ impl Plugin {
         let mut notes = Vec::new();
         let after = after_calls(&config.options, &mut notes);
         let tools = tools.unwrap_or_default();
-        let mut insert = "";
+        let (mut insert, mut literal) = ("", false);
         let text = match self.formats.iter().find(|c| c.format.name == config.format) {
             Some(Compiled { machine: Kind::Text(text), format }) => {
-                insert = format.insert;
+                (insert, literal) = (format.insert, format.literal_newlines);
                 Arc::clone(text)
             }
             Some(Compiled { machine: Kind::Channels(channels), format }) => {
@@ -258,7 +265,7 @@ impl Plugin {
             }
         };
         let mut machine = TextMachine::new(text, config, tools, after);
-        machine.insert(insert);
+        machine.prose(insert, literal);
         notes.iter().for_each(|n| machine.note(n));
         Box::new(machine)
     }

@@ -170,9 +170,10 @@ impl TextMachine {
         self.out.note(text);
     }
 
-    /// Writes `text` before the first content.
-    pub fn insert(&mut self, text: &str) {
-        self.out.text(text);
+    /// Writes `insert` before the first content; see [`Emitter::real_newlines`] for the other.
+    pub fn prose(&mut self, insert: &str, literal_newlines: bool) {
+        self.out.text(insert);
+        self.out.real_newlines(literal_newlines);
     }
 
     /// Reads `input` as far as it can be judged; returns how many bytes were read.

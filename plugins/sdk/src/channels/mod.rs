@@ -1,6 +1,7 @@
 //! The channel framer: output as a row of messages, each with a header that says where its body goes.
 
 mod spec;
+mod tokens;
 
 pub use spec::{ChannelWire, Channels, Route, RouteRule};
 
@@ -14,6 +15,7 @@ use crate::scan::{Hit, Markers};
 use crate::stream::Machine;
 use crate::syntax::{Read, Reader, Request, Syntax};
 use crate::tools::ToolSet;
+use tokens::{Origin, Specials};
 
 /// Longest header.
 const MAX_HEADER: usize = 1024;
@@ -92,6 +94,9 @@ pub struct ChannelMachine {
     state: State,
     /// Channels that have had a body: content, reasoning.
     used: [bool; 2],
+    specials: Arc<Specials>,
+    /// Of what is being read.
+    origin: Origin,
     held: String,
     out: Emitter,
 }
@@ -103,7 +108,10 @@ impl ChannelMachine {
         let request = Request::new(config, tools);
         // What follows a call has a header of its own, so it is never stray text.
         let out = Emitter::new(layout, AfterCalls::Content, Channel::Content);
-        ChannelMachine { format, request, calls, state: State::Begin, used: [false; 2], held: String::new(), out }
+        let s = format.spec;
+        let specials = Arc::new(Specials::new(config, &[s.starts, s.bodies, s.ends, s.ignored]));
+        let (state, origin, used, held) = (State::Begin, Origin::Unknown, [false; 2], String::new());
+        ChannelMachine { format, request, calls, state, used, specials, origin, held, out }
     }
 
     /// Reports something odd about the configuration with the first push.
@@ -137,6 +145,9 @@ impl ChannelMachine {
     fn begin(&mut self, rest: &str, last: bool) -> (usize, bool) {
         match self.format.first.find_here(rest, last) {
             Hit::Partial { .. } => return (0, false),
+            Hit::Marker { len, .. } if self.origin == Origin::Plain && self.specials.is_one(&rest[..len]) => {
+                self.open(Route::Content);
+            }
             Hit::Marker { .. } => self.state = State::Header,
             Hit::Text if self.calls && self.format.spec.names_first => match self.begins_with_name(rest, last) {
                 None => return (0, false),
@@ -160,7 +171,7 @@ impl ChannelMachine {
     }
 
     fn header(&mut self, rest: &str, last: bool) -> (usize, bool) {
-        match self.format.header.find(rest, last) {
+        match self.frame(&self.format.header, rest, last) {
             Hit::Marker { at, len, id } if id >= BODY => {
                 let route = (self.format.spec.route)(&rest[..at], usize::from(id - BODY), &self.request);
                 self.open(route);
@@ -174,6 +185,11 @@ impl ChannelMachine {
                 (0, true)
             }
         }
+    }
+
+    /// The next frame of `markers`; ordinary tokens hold none.
+    fn frame(&self, markers: &Markers, rest: &str, last: bool) -> Hit {
+        if self.origin == Origin::Plain { Hit::Text } else { markers.find(rest, last) }
     }
 
     /// Begins a body.
@@ -209,7 +225,7 @@ impl ChannelMachine {
     /// Reads a body up to its end.
     fn body(&mut self, rest: &str, last: bool) -> (usize, bool) {
         let format = Arc::clone(&self.format);
-        let (text, done) = match format.body.find(rest, last) {
+        let (text, done) = match self.frame(&format.body, rest, last) {
             Hit::Text => (rest, (rest.len(), true)),
             Hit::Partial { at } => (&rest[..at], (at, false)),
             Hit::Marker { at, .. } if at > 0 => (&rest[..at], (at, true)),
@@ -226,12 +242,12 @@ impl ChannelMachine {
 
     /// Hands the body, up to its end, to the reader of calls.
     fn read_calls(&mut self, rest: &str, last: bool) -> (usize, bool) {
-        let State::Calls(reader) = &mut self.state else { return (0, true) };
-        let (text, over) = match self.format.body.find(rest, last) {
+        let (text, over) = match self.frame(&self.format.body, rest, last) {
             Hit::Text => (rest, false),
             Hit::Partial { at } => (&rest[..at], false),
             Hit::Marker { at, .. } => (&rest[..at], true),
         };
+        let State::Calls(reader) = &mut self.state else { return (0, true) };
         match reader.read(text, last || over, &self.request, &mut self.out) {
             Read::More(_) if over => {
                 reader.finish(true, &self.request, &mut self.out);
@@ -261,20 +277,29 @@ impl ChannelMachine {
 
     /// Reads the arguments of a call. An empty body is `{}`.
     fn arguments(&mut self, rest: &str, last: bool) -> (usize, bool) {
+        if self.origin == Origin::Special
+            && let Hit::Marker { len, .. } = self.format.body.find_here(rest, last)
+            && !matches!(self.state, State::Args(None))
+        {
+            // A string may hold this text, but not this token: the arguments were never finished.
+            self.close();
+            return (len, true);
+        }
         let State::Args(args) = &mut self.state else { return (0, true) };
         let Some(checker) = args else {
             let body = rest.trim_start();
             if body.len() < rest.len() {
                 return (rest.len() - body.len(), true);
             }
+            let plain = self.origin == Origin::Plain;
             self.state = match self.format.body.find_here(rest, last) {
-                Hit::Partial { .. } => return (0, false),
-                Hit::Marker { .. } => {
+                Hit::Partial { .. } if !plain => return (0, false),
+                Hit::Marker { .. } if !plain => {
                     self.out.args("{");
                     State::Complete
                 }
-                Hit::Text if rest.starts_with('{') => State::Args(Some(Checker::default())),
-                Hit::Text => self.broken(),
+                _ if rest.starts_with('{') => State::Args(Some(Checker::default())),
+                _ => self.broken(),
             };
             return (0, true);
         };
@@ -309,7 +334,15 @@ impl ChannelMachine {
             && self.held.is_empty()
             && !text.is_empty()
             && self.out.can_pass(text)
-            && self.format.body.is_clear(text)
+            && (self.origin == Origin::Plain || self.format.body.is_clear(text))
+    }
+
+    fn feed(&mut self, text: &str) {
+        let mut input = std::mem::take(&mut self.held);
+        input.push_str(text);
+        let read = self.drive(&input, false);
+        input.drain(..read);
+        self.held = input;
     }
 }
 
@@ -318,11 +351,26 @@ impl Machine for ChannelMachine {
         if self.passes(text) {
             return Step::Pass(self.out.channel());
         }
-        let mut input = std::mem::take(&mut self.held);
-        input.push_str(text);
-        let read = self.drive(&input, false);
-        input.drain(..read);
-        self.held = input;
+        self.feed(text);
+        self.out.step()
+    }
+
+    fn push_tokens(&mut self, text: &str, ids: &[u32]) -> Step {
+        if ids.is_empty() || self.specials.is_empty() {
+            return self.push(text);
+        }
+        let specials = Arc::clone(&self.specials);
+        let pieces = specials.pieces(text, ids);
+        self.origin = Origin::Plain;
+        if let [(text, Origin::Plain)] = pieces[..] {
+            return self.push(text);
+        }
+        for (text, origin) in pieces {
+            self.origin = origin;
+            self.feed(text);
+        }
+        // What is still held at the end came as text.
+        self.origin = Origin::Plain;
         self.out.step()
     }
 

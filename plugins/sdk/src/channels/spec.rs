@@ -62,6 +62,8 @@ pub struct ChannelWire {
     /// What shows that a call begins, if the model is free to call: one of `call`, or what a body begins with. Empty:
     /// nothing does.
     pub trigger: &'static str,
+    /// The header of a message to the user, where there is no `trigger`.
+    pub content: &'static str,
     /// Recipients that are no tools.
     pub reserved: &'static [&'static str],
 }

@@ -149,11 +149,11 @@ impl Transcoder {
             (State::Key, '"' | '\'') => {
                 self.lead(out);
                 out.push('"');
-                self.state = State::Text { text: Text::new(c, false), role: Role::Key };
+                self.state = State::Text { text: Text::new(c, false, ":"), role: Role::Key };
             }
             (State::Brace, '"' | '\'') => {
                 self.first = "\"".to_owned();
-                self.state = State::Text { text: Text::new(c, false), role: Role::First };
+                self.state = State::Text { text: Text::new(c, false, ":,}"), role: Role::First };
             }
             (State::Brace, '}') => {
                 out.push_str("{}");
@@ -230,7 +230,7 @@ impl Transcoder {
 
     fn open_text(&mut self, quote: char, raw: bool, out: &mut String) -> Did {
         out.push('"');
-        self.state = State::Text { text: Text::new(quote, raw), role: Role::Value };
+        self.state = State::Text { text: Text::new(quote, raw, ",)]}"), role: Role::Value };
         Did::Took
     }
 
@@ -294,11 +294,15 @@ mod tests {
     #[test]
     fn literals_at_every_cut() {
         let cases = [
-            ("'a\"b\\n\\'c' ", "\"a\\\"b\\n'c\""),
+            ("'a\"b\\n\\'c',", "\"a\\\"b\\n'c\""),
             ("'' ", "\"\""),
             ("\"\"\"a\"b\"\"\" ", "\"a\\\"b\""),
-            ("r'\\d' ", "\"\\\\d\""),
-            ("'\\x41\\u00e9\\q' ", "\"Aé\\\\q\""),
+            ("'he said 'hi' to me' )", "\"he said 'hi' to me\""),
+            ("\"a \"b\" c\" ,", "\"a \\\"b\\\" c\""),
+            ("['x'y', \"z\"]", "[\"x'y\", \"z\"]"),
+            ("{'k'e'y': 'v'}", "{\"k'e'y\": \"v\"}"),
+            ("r'\\d',", "\"\\\\d\""),
+            ("'\\x41\\u00e9\\q')", "\"Aé\\\\q\""),
             ("-3,", "-3"),
             ("007 ", "7"),
             ("1_000. ", "1000.0"),

@@ -12,16 +12,25 @@ enum State {
     Body,
     /// That many closing quotes of a triple-quoted string have come.
     Closing(u8),
+    /// A quote has come, and so much layout behind it; it ends the string if what can follow a string does.
+    Quoted(u8),
     Escape,
     /// Digits left and the value so far of `\x`, `\u`, `\U`.
     Hex(u8, u32),
 }
+
+/// Most layout that is looked past behind a quote.
+const MAX_LAYOUT: u8 = 64;
 
 /// A string literal being read.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     quote: char,
     raw: bool,
+    /// What can follow the string: a quote before anything else is one that the model forgot to escape.
+    follow: &'static str,
+    /// Layout behind a quote.
+    layout: String,
     triple: bool,
     state: State,
 }
@@ -39,8 +48,8 @@ pub(super) enum Took {
 
 impl Text {
     /// Behind the opening quote.
-    pub(super) fn new(quote: char, raw: bool) -> Text {
-        Text { quote, raw, triple: false, state: State::Opened }
+    pub(super) fn new(quote: char, raw: bool, follow: &'static str) -> Text {
+        Text { quote, raw, follow, layout: String::new(), triple: false, state: State::Opened }
     }
 
     /// Reads a character; what it means is appended to `out`, escaped for JSON.
@@ -65,6 +74,17 @@ impl Text {
                 self.state = State::Body;
                 return self.body(c, out);
             }
+            State::Quoted(n) if c.is_whitespace() && n < MAX_LAYOUT => {
+                self.layout.push(c);
+                self.state = State::Quoted(n + 1);
+            }
+            State::Quoted(n) if n == MAX_LAYOUT || self.follow.contains(c) => return Took::Before,
+            State::Quoted(_) => {
+                push(self.quote, out);
+                json::escape_into(&std::mem::take(&mut self.layout), out);
+                self.state = State::Body;
+                return self.body(c, out);
+            }
             State::Escape => self.escape(c, out),
             State::Hex(left, value) => match c.to_digit(16) {
                 Some(digit) => {
@@ -86,10 +106,7 @@ impl Text {
 
     fn body(&mut self, c: char, out: &mut String) -> Took {
         if c == self.quote {
-            if !self.triple {
-                return Took::Last;
-            }
-            self.state = State::Closing(1);
+            self.state = if self.triple { State::Closing(1) } else { State::Quoted(0) };
         } else if c == '\\' {
             self.state = State::Escape;
         } else {

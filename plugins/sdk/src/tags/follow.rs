@@ -42,7 +42,10 @@ impl Shared {
 
     /// Whether the closer that `rest` may begin with ends a value: the bytes of the value's closer, `usize::MAX` for
     /// the call's, 0 for data. `None` if more text must tell.
-    pub(super) fn closes(&self, rest: &str, last: bool) -> Option<usize> {
+    ///
+    /// `in_text`: a JSON string is open in the value. What it can hold is its text then; a line feed or a quote, as the
+    /// format's layout and attributes have them, it cannot: there the model forgot to end the string.
+    pub(super) fn closes(&self, rest: &str, last: bool, in_text: bool) -> Option<usize> {
         let tag = match self.lexer.lex(rest, last) {
             Lex::Partial => return None,
             Lex::Tag(tag) if tag.closing => tag,
@@ -61,7 +64,9 @@ impl Shared {
         }
         match self.tags.find_here(body, last) {
             Hit::Partial { .. } => return None,
-            Hit::Marker { id: CLOSE, .. } => return yes,
+            Hit::Marker { id: CLOSE, len, .. } => {
+                return if in_text && is_text(after, body, len) { Some(0) } else { yes };
+            }
             Hit::Marker { .. } => {}
             Hit::Text => return Some(0),
         }
@@ -75,6 +80,11 @@ impl Shared {
             (Role::Call, true) | (Role::Param | Role::Key, false) => own,
             _ => false,
         };
-        if follows { yes } else { Some(0) }
+        if follows && !(in_text && is_text(after, body, next.len)) { yes } else { Some(0) }
     }
+}
+
+/// Whether a JSON string can hold `after` up to the end of the tag that `body`, its last part, begins with.
+fn is_text(after: &str, body: &str, tag: usize) -> bool {
+    after[..after.len() - body.len() + tag].bytes().all(|byte| byte >= b' ' && byte != b'"')
 }

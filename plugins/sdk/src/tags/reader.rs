@@ -275,11 +275,12 @@ impl TagReader {
             return self.leaf(rest, out);
         }
         let shared = Arc::clone(&self.shared);
+        let in_text = matches!(&self.state, State::Value(value) if value.in_text());
         let (text, then) = match shared.closers.find(rest, false) {
             Hit::Text => (rest, Move::Go(rest.len())),
             Hit::Partial { at } => (&rest[..at], Move::Wait(at)),
             Hit::Marker { at, .. } if at > 0 => (&rest[..at], Move::Go(at)),
-            Hit::Marker { len, .. } => match shared.closes(rest, last) {
+            Hit::Marker { len, .. } => match shared.closes(rest, last, in_text) {
                 None => return Move::Wait(0),
                 Some(0) => (&rest[..len], Move::Go(len)),
                 Some(read) => {

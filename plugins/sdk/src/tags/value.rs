@@ -164,6 +164,11 @@ impl Value {
         true
     }
 
+    /// A string is open in the object or array that is being read.
+    pub(super) fn in_text(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| !object.bad && object.checker.in_text())
+    }
+
     /// The value as it was written.
     pub(super) fn into_raw(self) -> String {
         self.raw
