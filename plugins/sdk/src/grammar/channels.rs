@@ -33,9 +33,8 @@ pub(super) fn constrain(
     let (next, end) = (quote(wire.next), quote(wire.end));
     let more = if job.many { format!("({end} {next} {call})*") } else { String::new() };
     let end = optional(&end);
-    if job.triggered {
+    if job.triggered && !wire.trigger.is_empty() {
         let calls = match wire.trigger {
-            "" => return Ok(None),
             header if header == wire.call[0] => join(&[&call, &more, &end]),
             opener if opener == wire.call[1] => join(&[&quote(opener), &either(bodies), &end]),
             _ => join(&[&either(bodies), &end]),
@@ -51,7 +50,15 @@ pub(super) fn constrain(
             format!("({} {text} {next})*", quote(wire.reasoning[0]))
         }
     };
-    let start = join(&[&optional(&next), &reasoning, &call, &more, &end]);
+    let mut answer = join(&[&call, &more, &end]);
+    if job.triggered {
+        // Nothing shows that a call begins: the answer is either calls or one message.
+        let never: Vec<String> = job.never.iter().map(|text| quote(text)).collect();
+        let ends: Vec<String> = spec.ends.iter().map(|text| quote(text)).collect();
+        let text = job.lark.text_until(&never, &optional(&either(ends)));
+        answer = either(vec![answer, join(&[&quote(wire.content), &text])]);
+    }
+    let start = join(&[&optional(&next), &reasoning, &answer]);
     Ok(Some(Constraint { lark: job.lark.finish(&start), start: Start::Immediately }))
 }
 

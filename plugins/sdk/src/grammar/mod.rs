@@ -7,6 +7,7 @@
 
 mod brace;
 mod channels;
+mod free;
 mod json;
 mod lark;
 mod literal;
@@ -19,7 +20,7 @@ mod tree;
 use crate::config::{ParserConfig, ReasoningMode, ToolChoice};
 use crate::format::{Calls, Format};
 use crate::tools::Tool;
-use lark::Lark;
+use lark::{Lark, either};
 use schema::Schema;
 
 /// What a grammar is made from.
@@ -93,11 +94,16 @@ pub fn constrain(format: &Format, input: &GrammarInput) -> Result<Option<Constra
         return channels::constrain(spec, format, job, input);
     }
     let Some(block) = calls(&format.calls, &mut job)? else { return Ok(None) };
-    if job.triggered {
-        let Some(trigger) = block.trigger else { return Ok(None) };
-        return Ok(Some(Constraint { lark: job.lark.finish(&block.calls), start: Start::Triggered(trigger) }));
+    if let (true, Some(trigger)) = (job.triggered, &block.trigger) {
+        return Ok(Some(Constraint { lark: job.lark.finish(&block.calls), start: Start::Triggered(trigger.clone()) }));
     }
     let (start, reasoning) = reason::begin(format, input, &mut job.lark);
+    if job.triggered {
+        // Nothing shows that calls begin: the answer is either calls or text that holds none.
+        let text = free::text(format, &mut job);
+        let answer = join(&[&reasoning, "SPACE?", &either(vec![block.calls, text])]);
+        return Ok(Some(Constraint { lark: job.lark.finish(&answer), start }));
+    }
     let before = lark::optional(&lark::template(format.wire.before));
     let parts = [reasoning.as_str(), "SPACE?", &before, &block.calls];
     let after = match format.wire.after {
