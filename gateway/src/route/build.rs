@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::Value;
 use sluicegate_backend::api::Sampling;
 use sluicegate_backend::engine::Engine;
 
@@ -58,8 +59,8 @@ fn route(
     let folder = folder_of(model).map(|dir| Folder::load(dir, template)).transpose()?;
     let format = match model.format.as_deref() {
         None => None,
-        Some(AUTO) => Some(format(&guess(model, folder.as_ref(), registry)?, model, registry)?),
-        Some(name) => Some(format(name, model, registry)?),
+        Some(AUTO) => Some(format(&guess(model, folder.as_ref(), registry)?, model, folder.as_ref(), registry)?),
+        Some(name) => Some(format(name, model, folder.as_ref(), registry)?),
     };
     let takes_tokens = !matches!(model.upstream, UpstreamConfig::Replay(_));
     check_renderer(format.as_ref(), folder.as_ref(), takes_tokens)?;
@@ -112,6 +113,9 @@ fn route(
     })
 }
 
+/// The option, and the key of tokenizer_config.json, that declares a model's output.
+pub(super) const DECLARED: &str = "response_template";
+
 /// `format` when the model's own files decide.
 const AUTO: &str = "auto";
 
@@ -139,6 +143,7 @@ fn guess(model: &Model, folder: Option<&Folder>, registry: &Registry) -> Result<
         architectures: folder.map_or(&[], |folder| &folder.architectures),
         template: folder.and_then(|folder| folder.template_source.as_deref()).or(bare.as_deref()),
         has_token: &has_token,
+        declares: folder.is_some_and(|folder| folder.response_template.is_some()),
     };
     let guess = detect(evidence, &registry.formats())?;
     tracing::info!(
@@ -151,15 +156,30 @@ fn guess(model: &Model, folder: Option<&Folder>, registry: &Registry) -> Result<
     Ok(guess.format)
 }
 
-fn format(name: &str, model: &Model, registry: &Registry) -> Result<Format, String> {
-    let options = serde_json::Value::Object(model.format_options.clone()).to_string();
-    let format = Format { registry: registry.clone(), name: name.to_owned(), options };
-    if let Err(error) = format.pin() {
+fn format(name: &str, model: &Model, folder: Option<&Folder>, registry: &Registry) -> Result<Format, String> {
+    let mut format = Format { registry: registry.clone(), name: name.to_owned(), options: String::new() };
+    let pinned = format.pin().map_err(|error| {
         let mut known: Vec<String> = registry.formats().into_iter().map(|format| format.name).collect();
         known.sort();
         let known = if known.is_empty() { "no plugin is loaded".to_owned() } else { known.join(", ") };
-        return Err(format!("format \"{name}\": {error}; formats of the loaded plugins: {known}"));
+        format!("format \"{name}\": {error}; formats of the loaded plugins: {known}")
+    })?;
+    let mut options = model.format_options.clone();
+    let schema = &pinned.descriptor().options_schema;
+    // What the tokenizer declares counts unless the configuration says otherwise.
+    if schema["properties"].get(DECLARED).is_some()
+        && let Some(declared) = folder.and_then(|folder| folder.response_template.as_ref())
+    {
+        options.entry(DECLARED).or_insert_with(|| declared.clone());
     }
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(missing) = required.into_iter().find(|key| !options.contains_key(*key)) {
+        let nor = if missing == DECLARED { ", nor does the model's tokenizer_config.json" } else { "" };
+        return Err(format!(
+            "format \"{name}\" needs the option \"{missing}\", and format_options does not give it{nor}"
+        ));
+    }
+    format.options = Value::Object(options).to_string();
     Ok(format)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::build::DECLARED;
 use crate::plugins::{Descriptor, Hint, HintRule};
 
 /// What is known about a model before anybody has talked to it.
@@ -15,6 +16,8 @@ pub(super) struct Evidence<'a> {
     pub(super) template: Option<&'a str>,
     /// Whether its tokenizer has this added token.
     pub(super) has_token: &'a dyn Fn(&str) -> bool,
+    /// Its tokenizer declares what its output looks like.
+    pub(super) declares: bool,
 }
 
 /// A format that some evidence speaks for.
@@ -43,6 +46,15 @@ pub(super) fn detect(evidence: Evidence<'_>, formats: &[Descriptor]) -> Result<G
     let mut guesses: Vec<Guess> = formats.iter().map(guess).filter(|guess| guess.score > 0).collect();
     guesses.sort_by(|a, b| b.score.cmp(&a.score).then_with(|| a.format.cmp(&b.format)));
     let best = guesses.first().map_or(0, |guess| guess.score);
+    // A declaration says what the wire is, but a format that knows the model knows more.
+    let declared = |format: &&Descriptor| format.options_schema["properties"].get(DECLARED).is_some();
+    if best < LEAST
+        && evidence.declares
+        && let Some(format) = formats.iter().find(declared)
+    {
+        let because = "the tokenizer declares its response_template".to_owned();
+        return Ok(Guess { format: format.name.clone(), score: 0, because });
+    }
     if best < LEAST {
         return Err(format!(
             "format = \"auto\" finds no format for this model ({}); name its format, or leave `format` out for plain text",
@@ -155,6 +167,7 @@ mod tests {
             architectures: &[],
             template: Some(template),
             has_token: &|token: &str| token == "<t>",
+            declares: false,
         };
         detect(evidence, formats)
     }

@@ -14,6 +14,8 @@ pub(super) struct Folder {
     pub(super) template: Option<Arc<ChatTemplate>>,
     /// The template's text.
     pub(super) template_source: Option<String>,
+    /// What tokenizer_config.json declares about the model's output.
+    pub(super) response_template: Option<Value>,
     /// `architectures` and `model_type` of config.json.
     pub(super) architectures: Vec<String>,
     pub(super) defaults: Sampling,
@@ -43,7 +45,9 @@ impl Folder {
         };
         let template_source = source.as_ref().map(|(_, source)| source.clone());
         let template = source.map(compile).transpose()?;
-        Ok(Self { tokenizer, template, template_source, architectures, defaults: sampling(&generation), stop_ids })
+        let response_template = config.get("response_template").filter(|declared| declared.is_object()).cloned();
+        let defaults = sampling(&generation);
+        Ok(Self { tokenizer, template, template_source, response_template, architectures, defaults, stop_ids })
     }
 }
 

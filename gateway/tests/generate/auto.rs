@@ -230,3 +230,35 @@ fn a_recording_goes_by_its_name() {
     let error = build(&toml("prod")).expect_err("the name says nothing").to_string();
     assert!(error.contains("name its format"), "{error}");
 }
+
+/// A tokenizer that declares its output needs no configuration; one that does not is refused before anything is served.
+#[test]
+fn a_declared_response_template_is_read_from_the_tokenizer() {
+    let folder = model("own", "Other", &[], "{{ messages }}");
+    let declared = json!({"version": 1, "fields": {"content": {}}});
+    let dir = folder.write(300);
+    std::fs::write(dir.join("tokenizer_config.json"), json!({"response_template": declared}).to_string())
+        .expect("written");
+    assert_eq!(folder.route(300).as_deref(), Ok("response_template"));
+    let recording = file("auto.jsonl", "{\"finish\":\"stop\"}\n").display().to_string();
+    let toml = |dir: &str, more: &str| {
+        format!(
+            "name = \"own\"\nformat = \"response_template\"\n{more}[upstream.replay]\nfile = {recording:?}\ntokenizer = {dir:?}\n"
+        )
+    };
+    let options = |toml: &str| -> Result<Value, String> {
+        let routes = build(toml).map_err(|error| error.to_string())?;
+        let format = routes.get("own").expect("the route").format.clone().expect("a format");
+        Ok(serde_json::from_str(&format.options).expect("JSON"))
+    };
+    let read = options(&toml(&dir.display().to_string(), "format_options = {after_calls = \"content\"}\n"));
+    assert_eq!(read, Ok(json!({"after_calls": "content", "response_template": declared})));
+    let given = options(&toml(&dir.display().to_string(), "format_options = {response_template = {fields = {}}}\n"));
+    assert_eq!(given, Ok(json!({"response_template": {"fields": {}}})));
+    let bare = model("own", "Other", &[], "{{ messages }}").write(301);
+    let error = options(&toml(&bare.display().to_string(), "")).expect_err("nothing declared");
+    assert!(
+        error.contains("needs the option \"response_template\"") && error.contains("tokenizer_config.json"),
+        "{error}"
+    );
+}
