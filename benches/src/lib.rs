@@ -1,1 +1,4 @@
-//! Benchmarks.
+//! Benchmarks: what they measure with, and on what.
+
+pub mod clock;
+pub mod wires;

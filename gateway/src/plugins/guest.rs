@@ -210,12 +210,13 @@ impl ResourceLimiter for Limits {
         Ok(desired <= MAX_TABLE)
     }
 
+    /// A component from a script language is made of dozens of core instances.
     fn instances(&self) -> usize {
-        32
+        128
     }
 
     fn tables(&self) -> usize {
-        16
+        64
     }
 
     fn memories(&self) -> usize {
