@@ -51,7 +51,7 @@ macro_rules! groups {
 groups!(
     sanitized: norm, rows, embed, rope;
     by_hand: attention, gemm_nvfp4, gemm_bf16, gemm_fp8, gemm_f32, quantize, gemm_w4a4, moe, hyper, sparse_rows,
-        sparse_attend,
+        sparse_attend, sample,
 );
 
 #[test]

@@ -8,6 +8,7 @@ mod hyper;
 mod moe;
 mod rope;
 mod rows;
+mod sample;
 mod sparse;
 
 use crate::program::Program;
@@ -67,4 +68,5 @@ pub const GROUPS: &[Group] = &[
     Group { source: "hyper", cases: hyper::hyper },
     Group { source: "sparse_rows", cases: sparse::rows },
     Group { source: "sparse_attend", cases: sparse::attend },
+    Group { source: "sample", cases: sample::sample },
 ];

@@ -6,6 +6,7 @@ mod hyper;
 mod moe;
 mod rope;
 mod rows;
+mod sample;
 mod sparse;
 
 pub use attention::{
@@ -16,6 +17,7 @@ pub use hyper::{MOST_STREAMS, MixBy, hyper_head, hyper_post, hyper_pre};
 pub use moe::{ExpertsAt, ListsAt, MOST_EXPERTS, PicksAt, RouteBy, combine_experts, gemm_experts, list_experts, route};
 pub use rope::{HeadGains, KvPlace, RopeRows, StepAt, rope_append};
 pub use rows::{argmax, convert, embed, embed_nvfp4, gather_rows, rms_norm, silu_up};
+pub use sample::{AdjustBy, SampleWish, adjust_logits, sample};
 pub use sparse::{
     CompressAt, ExtentsAt, RowsPlace, ScoresAt, SparseAt, append_rows, compress, rotate_tails, select, sparse_attention,
 };

@@ -1,0 +1,82 @@
+//! From logits to tokens.
+
+use super::rows::threads;
+use crate::cuda::call::{Address, Call, Floats, RowCount, args};
+
+/// What a row asks for; on the device fourteen words in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampleWish {
+    /// 0 takes the largest logit.
+    pub temperature: f32,
+    /// 0 keeps all.
+    pub top_k: u32,
+    /// Share of the weight that best-ranked tokens have together; 1 keeps all.
+    pub top_p: f32,
+    /// Least weight, as a share of the likeliest token's.
+    pub min_p: f32,
+    /// Decides the draw, together with the position.
+    pub seed: u64,
+    /// Position of the token to draw.
+    pub position: u32,
+    /// Divides positive and multiplies negative logits of tokens seen before.
+    pub repetition: f32,
+    /// Taken from a token's logit for each time that it is in the output.
+    pub frequency: f32,
+    /// Taken once.
+    pub presence: f32,
+    /// First entry and number of entries in [`AdjustBy::seen`].
+    pub seen: (u32, u32),
+    /// First entry and number of entries in [`AdjustBy::biases`].
+    pub biases: (u32, u32),
+}
+
+impl SampleWish {
+    /// As the kernels read it.
+    #[must_use]
+    pub fn words(&self) -> [u32; 14] {
+        [
+            self.temperature.to_bits(),
+            self.top_k,
+            self.top_p.to_bits(),
+            self.min_p.to_bits(),
+            self.seed as u32,
+            (self.seed >> 32) as u32,
+            self.position,
+            self.repetition.to_bits(),
+            self.frequency.to_bits(),
+            self.presence.to_bits(),
+            self.seen.0,
+            self.seen.1,
+            self.biases.0,
+            self.biases.1,
+        ]
+    }
+}
+
+/// What logits are changed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdjustBy {
+    /// Three `u32` for each different token that a row has seen: its number, how often, how often in the output.
+    pub seen: Address,
+    /// Two `u32`: a token, and the bits of what is added to its logit.
+    pub biases: Address,
+    /// A bit for each token that may follow, or null.
+    pub mask: Address,
+    /// Words of a row's mask.
+    pub mask_stride: u32,
+}
+
+/// Bias, penalties and mask, in place.
+#[must_use]
+pub fn adjust_logits(logits: Floats, wishes: Address, by: AdjustBy, rows: RowCount) -> Call {
+    let args =
+        args![logits.at, logits.stride, logits.width, wishes, by.seen, by.biases, by.mask, by.mask_stride, rows.at];
+    Call { kernel: "adjust_logits", grid: [rows.most, 1, 1], block: threads(logits.width, 1024), shared: 0, args }
+}
+
+/// Draws a token for each row; all ones where there is none to draw.
+#[must_use]
+pub fn sample(logits: Floats, wishes: Address, out: Address, rows: RowCount) -> Call {
+    let args = args![out, logits.at, logits.stride, logits.width, wishes, rows.at];
+    Call { kernel: "sample", grid: [rows.most, 1, 1], block: threads(logits.width, 1024), shared: 0, args }
+}
