@@ -5,9 +5,10 @@
 constexpr u32 kNone = 0xffffffffu;
 
 // q . row over a warp, for all lanes: lanes stride through the numbers, then one tree.
-GPU_FN float warp_dot(const float* q, const u16* row, u32 width) {
+template <class Row>
+GPU_FN float warp_dot(const float* q, const Row& row, u32 width) {
   float sum = 0;
-  for (u32 i = lane_id(); i < width; i += 32) sum = fused(q[i], bf16_to_f32(row[i]), sum);
+  for (u32 i = lane_id(); i < width; i += 32) sum = fused(q[i], row(i), sum);
   return warp_sum(sum);
 }
 
@@ -15,15 +16,16 @@ GPU_FN float warp_dot(const float* q, const u16* row, u32 width) {
 // (position + 1) / ratio. Block (row, y): warps take keys in turn.
 GPU_KERNEL(128, index_scores)
 (float* __restrict__ out, u32 room, const float* __restrict__ q, u32 q_stride, const float* __restrict__ weights,
- u32 weight_stride, u32 heads, u32 width, float factor, const u16* __restrict__ pool, u32 ratio, u32 block_tokens,
+ u32 weight_stride, u32 heads, u32 width, float factor, const u8* __restrict__ pool, u32 kind, u32 tail, u32 ratio, u32 block_tokens,
  const u32* __restrict__ positions, const u32* __restrict__ tables, const u32* __restrict__ block_tables,
  const u32* __restrict__ rows) {
   const u32 row = blockIdx.x, warps = blockDim.x / 32;
   if (row >= *rows) return;
   const u32 visible = (positions[row] + 1) / ratio;
-  const PoolRows layout{pool, width, block_tokens / ratio};
+  const PoolRows layout{pool, Store{kind, tail}, width, block_tokens / ratio};
   for (u32 i = blockIdx.y * warps + threadIdx.x / 32; i < visible; i += gridDim.y * warps) {
-    const u16* key = pool + layout.at(block_tables + tables[row], i);
+    const u8* stored = pool + layout.at(block_tables + tables[row], i);
+    auto key = [&](u32 d) { return layout.store.read(stored, width, d); };
     float sum = 0;
     for (u32 h = 0; h < heads; h++) {
       const float dot = warp_dot(q + size_t(row) * q_stride + size_t(h) * width, key, width);
@@ -91,15 +93,34 @@ GPU_KERNEL(256, select_top)
 }
 GPU_EXPORT(select_top)
 
-// One head of one row, a block each: the window's rows, then compressed ones (those picked, or all visible), each ascending; a sink
-// takes part in the softmax without a value; the result's end is rotated back. Shared memory has room for a weight of every
-// entry, then the result.
+// What a token sees: rows of its window from this step or from the ring of an earlier block, then compressed rows (those picked, or
+// all visible), each ascending.
+struct Seen {
+  const float* step;  // the token's own row; `stride` back is the one before
+  u32 stride, position, start, first, near, block_tokens;
+  PoolRows ring, far;
+  const u32 *table, *picks;
+
+  GPU_FN float number(u32 entry, u32 d) const {
+    if (entry >= near) {
+      const u32 i = picks ? picks[entry - near] : entry - near;
+      return far.store.read(far.pool + far.at(table, i), far.width, d);
+    }
+    const u32 p = first + entry;
+    if (p >= start) return step[d - ptrdiff_t(position - p) * stride];
+    return ring.store.read(ring.pool + ring.in_ring(table, p, block_tokens), ring.width, d);
+  }
+};
+
+// One head of one row, a block each. A sink takes part in the softmax without a value; the result's end is rotated back. Shared
+// memory has room for a weight of every entry, then the result.
 GPU_KERNEL(128, sparse_attention)
 (float* __restrict__ out, u32 out_stride, const float* __restrict__ q, u32 q_stride, u32 dim, float scale, u32 window,
- const u16* __restrict__ pool, const u16* __restrict__ compressed, u32 ratio, const u32* __restrict__ picks, u32 k,
+ const float* __restrict__ step, u32 step_stride, const u8* __restrict__ pool, u32 kind, u32 tail, u32 ring,
+ const u8* __restrict__ compressed, u32 far_kind, u32 far_tail, u32 ratio, const u32* __restrict__ picks, u32 k,
  const float* __restrict__ sinks, const float* __restrict__ cosines, const float* __restrict__ sines, u32 frequencies,
- u32 block_tokens, u32 room, const u32* __restrict__ positions, const u32* __restrict__ tables,
- const u32* __restrict__ block_tables, const u32* __restrict__ rows) {
+ u32 block_tokens, u32 room, const u32* __restrict__ positions, const u32* __restrict__ starts,
+ const u32* __restrict__ tables, const u32* __restrict__ block_tables, const u32* __restrict__ rows) {
   SHARED_ARRAY(float, partial, 32);
   DYNAMIC_SHARED(smem);
   const u32 row = blockIdx.x, head = blockIdx.y;
@@ -108,22 +129,20 @@ GPU_KERNEL(128, sparse_attention)
   float* result = weights + room;
   const u32 position = positions[row], first = position + 1 > window ? position + 1 - window : 0;
   const u32 near = position + 1 - first, visible = compressed ? (position + 1) / ratio : 0;
+  const u32* mine = picks ? picks + size_t(row) * k : nullptr;
   u32 far = visible;
   if (compressed && picks) {
     far = 0;
-    while (far < k && picks[size_t(row) * k + far] != kNone) far++;
+    while (far < k && mine[far] != kNone) far++;
   }
-  const u32* table = block_tables + tables[row];
-  const PoolRows near_rows{pool, dim, block_tokens};
-  const PoolRows far_rows{compressed, dim, compressed ? block_tokens / ratio : 1};
-  auto entry = [&](u32 i) -> const u16* {
-    if (i < near) return pool + near_rows.at(table, first + i);
-    return compressed + far_rows.at(table, picks ? picks[size_t(row) * k + i - near] : i - near);
-  };
+  const PoolRows ring_rows{pool, Store{kind, tail}, dim, ring};
+  const PoolRows far_rows{compressed, Store{far_kind, far_tail}, dim, compressed ? block_tokens / ratio : 1};
+  const Seen seen{step + size_t(row) * step_stride, step_stride, position, starts[row], first, near, block_tokens, ring_rows,
+                  far_rows, block_tables + tables[row], mine};
   const float* query = q + size_t(row) * q_stride + size_t(head) * dim;
   float most = sinks[head];
   for (u32 i = threadIdx.x / 32; i < near + far; i += blockDim.x / 32) {
-    const float score = times(warp_dot(query, entry(i), dim), scale);
+    const float score = times(warp_dot(query, [&](u32 d) { return seen.number(i, d); }, dim), scale);
     if (lane_id() == 0) weights[i] = score;
     most = fmaxf(most, score);
   }
@@ -137,12 +156,12 @@ GPU_KERNEL(128, sparse_attention)
   __syncthreads();
   for (u32 d = threadIdx.x; d < dim; d += blockDim.x) {
     float sum = 0;
-    for (u32 i = 0; i < near + far; i++) sum = fused(weights[i], bf16_to_f32(entry(i)[d]), sum);
+    for (u32 i = 0; i < near + far; i++) sum = fused(weights[i], seen.number(i, d), sum);
     result[d] = divide(sum, total);
   }
   __syncthreads();
   rotate_tail(result, dim, cosines + size_t(row) * frequencies, sines + size_t(row) * frequencies, frequencies, -1.0f,
-              threadIdx.x, blockDim.x);
+              Crew{threadIdx.x, blockDim.x});
   __syncthreads();
   float* to = out + size_t(row) * out_stride + size_t(head) * dim;
   for (u32 d = threadIdx.x; d < dim; d += blockDim.x) to[d] = result[d];

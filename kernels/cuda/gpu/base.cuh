@@ -59,6 +59,8 @@ struct alignas(8) Words2 {
   u32 w[2];
 };
 
+GPU_FN u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+
 // The host checks what the GPU would fault on.
 GPU_FN void check_aligned([[maybe_unused]] const void* at, [[maybe_unused]] unsigned bytes) {
 #ifndef __CUDACC__

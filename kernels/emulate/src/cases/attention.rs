@@ -99,10 +99,14 @@ impl Scene {
     }
 
     fn put_step(&self, p: &mut Program) -> StepAt {
-        let tables: Vec<u32> = self.extents.iter().flat_map(|e| vec![e.table; e.rows as usize]).collect();
+        let by_row = |value: fn(&Extent) -> u32| -> Vec<u32> {
+            self.extents.iter().flat_map(|e| vec![value(e); e.rows as usize]).collect()
+        };
         StepAt {
             positions: p.put(&self.positions()),
-            tables: p.put(&tables),
+            starts: p.put(&by_row(|e| e.start)),
+            ends: p.put(&by_row(|e| e.start + e.rows)),
+            tables: p.put(&by_row(|e| e.table)),
             block_tables: p.put(&self.block_tables),
             rows: row_count(p, self.rows(), 0),
         }

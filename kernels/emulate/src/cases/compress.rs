@@ -2,22 +2,60 @@
 
 use sluicegate_kernels::cuda::call::{Address, Floats, RowCount};
 use sluicegate_kernels::cuda::calls::{self, CompressAt, ExtentsAt, RowsPlace};
+use sluicegate_kernels::rows::{Rounding, RowStore};
 
 use super::Case;
 use super::rows::row_count;
-use super::sparse::{normalize, rotate, stored};
-use crate::numbers::{Dice, bf16, compare};
+use super::sparse::{BF16, F32, code, normalize, rotate, wide};
+use crate::numbers::{Dice, compare};
 use crate::program::Program;
 
 const BLOCK: usize = 8;
 const RATIO: usize = 4;
-const WIDTH: usize = 24;
+const WIDTH: usize = 32;
 const TOKENS: usize = 21;
 const FREQUENCIES: usize = 4;
 const BLOCKS: usize = TOKENS.div_ceil(BLOCK);
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![case(false), case(true)]
+    let tail = 2 * FREQUENCIES;
+    vec![
+        case(false, &Kept { store: F32, rounding: Rounding::Exact, slots: 1 }),
+        case(true, &Kept { store: BF16, rounding: Rounding::Exact, slots: 3 }),
+        case(false, &Kept { store: RowStore::Fp8 { tail }, rounding: Rounding::Fp8 { tail }, slots: 1 }),
+        case(true, &Kept { store: RowStore::Fp4, rounding: Rounding::HadamardFp4, slots: 2 }),
+    ]
+}
+
+/// How rows and states are kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    store: RowStore,
+    rounding: Rounding,
+    slots: usize,
+}
+
+impl Kept {
+    /// Bytes of the pool of rows.
+    fn pool_bytes(&self) -> usize {
+        BLOCKS * (BLOCK / RATIO) * self.store.row_bytes(WIDTH)
+    }
+
+    /// What a stored row should be close to, and how close.
+    fn expected(&self, mut row: Vec<f64>) -> (Vec<f64>, f64) {
+        if matches!(self.rounding, Rounding::Hadamard | Rounding::HadamardFp4) {
+            let mut narrow: Vec<f32> = row.iter().map(|&v| v as f32).collect();
+            Rounding::Hadamard.apply(&mut narrow);
+            row = wide(narrow);
+        }
+        let most = row.iter().fold(0f64, |m, v| m.max(v.abs()));
+        let step = match self.store {
+            RowStore::Fp4 => 0.2,
+            RowStore::Fp8 { .. } | RowStore::Fp8Row => 0.04,
+            RowStore::Plain(_) => 0.0045,
+        };
+        (row, most * step)
+    }
 }
 
 struct Scene {
@@ -70,10 +108,10 @@ impl Scene {
 }
 
 /// Runs one sequence cut into these chunks; returns pool and states.
-fn run(p: &mut Program, scene: &Scene, chunks: &[usize]) -> [Address; 2] {
+fn run(p: &mut Program, scene: &Scene, kept: &Kept, chunks: &[usize]) -> [Address; 2] {
     let parts = scene.parts;
-    let pool = p.room::<u16>(BLOCKS * (BLOCK / RATIO) * WIDTH);
-    let states = p.room::<f32>(BLOCKS * 3 * WIDTH * parts);
+    let pool = p.room::<u8>(kept.pool_bytes());
+    let states = p.room::<f32>(BLOCKS * kept.slots * 3 * WIDTH * parts);
     let begun = p.room::<f32>(3 * WIDTH * parts);
     let floats = |at: Address| Floats { at, stride: (WIDTH * parts) as u32, width: (WIDTH * parts) as u32 };
     let (values, scores) = (p.put(&scene.values), p.put(&scene.scores));
@@ -97,8 +135,10 @@ fn run(p: &mut Program, scene: &Scene, chunks: &[usize]) -> [Address; 2] {
             frequencies: FREQUENCIES as u32,
             first_group,
             states,
+            slots: kept.slots as u32,
             begun,
-            to: RowsPlace { pool, ratio: RATIO as u32, block_tokens: BLOCK as u32 },
+            rounding: kept.rounding,
+            to: RowsPlace { pool, store: code(kept.store), ratio: RATIO as u32, block_tokens: BLOCK as u32 },
         };
         calls::compress(&args, ExtentsAt { list, count, block_tables }).into_iter().for_each(|c| p.call(c));
         start += rows;
@@ -106,31 +146,34 @@ fn run(p: &mut Program, scene: &Scene, chunks: &[usize]) -> [Address; 2] {
     [pool, states]
 }
 
-fn case(overlap: bool) -> Case {
-    let scene = Scene::new(overlap);
+fn case(overlap: bool, kept: &Kept) -> Case {
+    let (scene, kept) = (Scene::new(overlap), *kept);
     let mut p = Program::default();
-    let whole = run(&mut p, &scene, &[TOKENS]);
-    let cut = run(&mut p, &scene, &[3, 6, 1, 11]);
-    let single = run(&mut p, &scene, &[1; TOKENS]);
-    Case::new(format!("compress, overlap {overlap}"), p, move |p| {
-        let pool = p.get::<u16>(whole[0]);
+    let whole = run(&mut p, &scene, &kept, &[TOKENS]);
+    let cut = run(&mut p, &scene, &kept, &[3, 6, 1, 11]);
+    let single = run(&mut p, &scene, &kept, &[1; TOKENS]);
+    Case::new(format!("compress, overlap {overlap}, {kept:?}"), p, move |p| {
+        let pool = &p.get::<u8>(whole[0])[..kept.pool_bytes()];
+        let bytes = kept.store.row_bytes(WIDTH);
         for group in 0..TOKENS / RATIO {
             let block = [2, 0, 1][group * RATIO / BLOCK];
-            let at = (block * (BLOCK / RATIO) + group % (BLOCK / RATIO)) * WIDTH;
-            let found: Vec<f64> = pool[at..at + WIDTH].iter().map(|&v| bf16(v)).collect();
-            compare(&format!("group {group}"), &found, &stored(&scene.group(group)), 1.0 / 120.0, 1e-6)?;
+            let at = (block * (BLOCK / RATIO) + group % (BLOCK / RATIO)) * bytes;
+            let mut found = vec![0f32; WIDTH];
+            kept.store.read(&pool[at..at + bytes], &mut found);
+            let (expected, step) = kept.expected(scene.group(group));
+            compare(&format!("group {group}"), &wide(found), &expected, 1e-5, step)?;
         }
         for other in [cut, single] {
-            if p.get::<u16>(other[0]) != pool {
+            if &p.get::<u8>(other[0])[..kept.pool_bytes()] != pool {
                 return Err("rows depend on how the sequence was cut".into());
             }
-            let last = 1; // the block of the newest token; earlier states are written at their block's end
+            let last = 1; // the block of the newest token, with the states behind its last `slots` tokens
             let newest = |states: Address| {
-                let n = 3 * WIDTH * scene.parts;
+                let n = kept.slots * 3 * WIDTH * scene.parts;
                 p.get::<u32>(states)[last * n..][..n].to_vec()
             };
             if newest(other[1]) != newest(whole[1]) {
-                return Err("the state depends on how the sequence was cut".into());
+                return Err("the states depend on how the sequence was cut".into());
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ mod rope;
 mod rows;
 mod sample;
 mod sparse;
+mod sparse_attend;
 
 use crate::program::Program;
 
@@ -67,6 +68,6 @@ pub const GROUPS: &[Group] = &[
     Group { source: "moe", cases: moe::moe },
     Group { source: "hyper", cases: hyper::hyper },
     Group { source: "sparse_rows", cases: sparse::rows },
-    Group { source: "sparse_attend", cases: sparse::attend },
+    Group { source: "sparse_attend", cases: sparse_attend::attend },
     Group { source: "sample", cases: sample::sample },
 ];

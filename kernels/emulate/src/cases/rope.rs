@@ -12,9 +12,12 @@ pub(super) fn rope() -> Vec<Case> {
     vec![case(false, true, 6, 2, 64, 32), case(true, false, 3, 1, 32, 8), case(false, false, 2, 2, 128, 64)]
 }
 
-/// Two sequences in scattered blocks: rows 0..2 continue at position 15, row 2 is at position 3.
+/// Sequences in scattered blocks.
 pub(super) struct Steps {
     pub(super) positions: Vec<u32>,
+    /// For each row, the positions of its sequence's first row and behind its last.
+    pub(super) starts: Vec<u32>,
+    pub(super) ends: Vec<u32>,
     pub(super) tables: Vec<u32>,
     pub(super) block_tables: Vec<u32>,
     pub(super) block_tokens: usize,
@@ -22,9 +25,12 @@ pub(super) struct Steps {
 }
 
 impl Steps {
+    /// Two: rows 0 and 1 continue at position 15, row 2 is at position 3.
     fn small() -> Self {
         Self {
             positions: vec![15, 16, 3],
+            starts: vec![15, 15, 3],
+            ends: vec![17, 17, 4],
             tables: vec![0, 0, 2],
             block_tables: vec![4, 1, 2],
             block_tokens: 16,
@@ -35,6 +41,8 @@ impl Steps {
     pub(super) fn put(&self, p: &mut Program, rows: RowCount) -> StepAt {
         StepAt {
             positions: p.put(&self.positions),
+            starts: p.put(&self.starts),
+            ends: p.put(&self.ends),
             tables: p.put(&self.tables),
             block_tables: p.put(&self.block_tables),
             rows,

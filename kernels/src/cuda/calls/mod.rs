@@ -7,7 +7,8 @@ mod moe;
 mod rope;
 mod rows;
 mod sample;
-mod sparse;
+mod sparse_attend;
+mod sparse_rows;
 
 pub use attention::{
     AttentionAt, HEAD_DIMS, QueryRows, Spread, Tile, TilesAt, UNIT, attention, attention_merge, partial_numbers, tiles,
@@ -18,6 +19,7 @@ pub use moe::{ExpertsAt, ListsAt, MOST_EXPERTS, PicksAt, RouteBy, combine_expert
 pub use rope::{HeadGains, KvPlace, RopeRows, StepAt, rope_append};
 pub use rows::{argmax, convert, embed, embed_nvfp4, gather_rows, rms_norm, silu_up};
 pub use sample::{AdjustBy, SampleWish, adjust_logits, sample};
-pub use sparse::{
-    CompressAt, ExtentsAt, RowsPlace, ScoresAt, SparseAt, append_rows, compress, rotate_tails, select, sparse_attention,
+pub use sparse_attend::{ScoresAt, SparseAt, select, sparse_attention};
+pub use sparse_rows::{
+    CompressAt, ExtentsAt, RingPlace, RowsPlace, StoreCode, compress, finish_rows, keep_rows, rotate_tails,
 };

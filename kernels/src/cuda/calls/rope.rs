@@ -7,6 +7,10 @@ use crate::cuda::call::{Address, Call, Floats, RowCount, args};
 pub struct StepAt {
     /// Position of each row in its sequence.
     pub positions: Address,
+    /// For each row, the position of its sequence's first row in this step.
+    pub starts: Address,
+    /// For each row, the position behind its sequence's last row in this step.
+    pub ends: Address,
     /// For each row, the first entry of its block table.
     pub tables: Address,
     /// All block tables.
