@@ -210,6 +210,10 @@ pub trait Build {
     fn act(&mut self, rows: Rows, width: usize) -> Act;
     /// Allocates the input of these linears, which have equal `cols`.
     fn operand(&mut self, rows: Rows, readers: &[Linear]) -> Operand;
+    /// Name of the layout of this device's blocks, if it is not the CPU's. Blocks travel only between devices that lay them out alike.
+    fn block_layout(&self) -> Option<&'static str> {
+        None
+    }
     /// Allocates a cache of `row_bytes` for each `tokens_per_row` tokens of every KV block.
     ///
     /// # Errors

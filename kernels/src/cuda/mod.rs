@@ -2,4 +2,5 @@
 
 pub mod call;
 pub mod calls;
+pub mod device;
 pub mod pack;
