@@ -8,7 +8,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("gateway", &["sluicegate-backend", "sluicegate-workers", "sluicegate-cases"]),
     ("workers", &["sluicegate-backend"]),
     ("backend", &["sluicegate-kernels"]),
-    ("kernels/emulate", &["sluicegate-kernels"]),
+    ("kernels/emulate", &["sluicegate-kernels", "sluicegate-ptx"]),
     ("kernels", &[]),
     ("plugins/sdk", &[]),
     ("plugins/cases", &[]),

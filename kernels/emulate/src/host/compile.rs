@@ -79,58 +79,66 @@ impl Toolchain {
     /// # Errors
     /// The sources don't compile.
     pub fn replay(&self, build: Build) -> Result<PathBuf> {
-        fs::create_dir_all(&self.cache).with_context(|| format!("cannot create {}", self.cache.display()))?;
-        // One process compiles, the others find its objects.
-        let lock = File::create(self.cache.join(format!("{}.lock", build.name())))?;
-        lock.lock()?;
-        let headers = self.digest(&self.files(&["cuh", "h"])?)?;
-        let [kernel_flags, runtime_flags, link_flags] = build.flags();
-        let mut units: Vec<Unit> = Vec::new();
-        for source in self.files(&["cu", "cpp"])? {
-            let is_kernel = source.extension().is_some_and(|e| e == "cu");
-            if is_kernel && self.only.is_some_and(|only| source.file_stem().is_none_or(|stem| stem != only)) {
-                continue;
-            }
-            let flags = if is_kernel { kernel_flags } else { runtime_flags };
-            let key = self.key(&[&headers, &self.digest(std::slice::from_ref(&source))?], flags);
-            units.push(Unit { object: self.cache.join(format!("{key}.o")), source, flags });
+        let _lock = self.lock(build)?;
+        let units = self.units(build)?;
+        self.compile_all(&units)?;
+        self.link(&units, &format!("replay-{}", build.name()), build.flags()[2])
+    }
+
+    /// The stand-in driver, a `libcuda.so.1` that runs the kernels.
+    ///
+    /// # Errors
+    /// The sources don't compile.
+    pub fn driver(&self) -> Result<PathBuf> {
+        let _lock = self.lock(Build::Plain)?;
+        let mut units = self.units(Build::Plain)?;
+        units.retain(|unit| !unit.source.ends_with("host/replay.cpp"));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("driver");
+        let headers = digest(&files(&folder, &["h"])?)? + &digest(&files(&self.sources, &["h"])?)?;
+        for source in files(&folder, &["cpp"])? {
+            units.push(self.unit(source, &headers, &[])?);
         }
         self.compile_all(&units)?;
+        self.link(&units, "libcuda", &["-shared", "-Wl,-soname,libcuda.so.1"])
+    }
+
+    /// One process compiles, the others find its objects.
+    fn lock(&self, build: Build) -> Result<File> {
+        fs::create_dir_all(&self.cache).with_context(|| format!("cannot create {}", self.cache.display()))?;
+        let lock = File::create(self.cache.join(format!("{}.lock", build.name())))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    /// The kernels and their runtime.
+    fn units(&self, build: Build) -> Result<Vec<Unit>> {
+        let headers = digest(&files(&self.sources, &["cuh", "h"])?)?;
+        let [kernel_flags, runtime_flags, _] = build.flags();
+        let flags =
+            |source: &Path| if source.extension().is_some_and(|e| e == "cu") { kernel_flags } else { runtime_flags };
+        let mut sources = files(&self.sources, &["cu", "cpp"])?;
+        if let Some(only) = self.only {
+            sources
+                .retain(|s| s.extension().is_none_or(|e| e != "cu") || s.file_stem().is_some_and(|stem| stem == only));
+        }
+        sources.into_iter().map(|source| self.unit(source.clone(), &headers, flags(&source))).collect()
+    }
+
+    fn unit(&self, source: PathBuf, headers: &str, flags: &'static [&'static str]) -> Result<Unit> {
+        let key = self.key(&[headers, &digest(std::slice::from_ref(&source))?], flags);
+        Ok(Unit { object: self.cache.join(format!("{key}.o")), source, flags })
+    }
+
+    fn link(&self, units: &[Unit], name: &str, flags: &[&str]) -> Result<PathBuf> {
         let keys: Vec<String> = units.iter().map(|u| u.object.display().to_string()).collect();
-        let key = self.key(&keys.iter().map(String::as_str).collect::<Vec<_>>(), link_flags);
-        let program = self.cache.join(format!("replay-{}-{key}", build.name()));
+        let key = self.key(&keys.iter().map(String::as_str).collect::<Vec<_>>(), flags);
+        let program = self.cache.join(format!("{name}-{key}"));
         if !program.exists() {
             let mut link = Command::new(&self.compiler);
-            link.args(link_flags).args(units.iter().map(|u| &u.object));
+            link.args(flags).args(units.iter().map(|u| &u.object));
             self.produce(link, &program)?;
         }
         Ok(program)
-    }
-
-    fn files(&self, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        let mut folders = vec![self.sources.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
-                let path = entry?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
-                    found.push(path);
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
-
-    fn digest(&self, files: &[PathBuf]) -> Result<String> {
-        let mut hash = Sha256::new();
-        for file in files {
-            hash.update(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
-            hash.update([0]);
-        }
-        Ok(hex(&hash.finalize()))
     }
 
     fn key(&self, parts: &[&str], flags: &[&str]) -> String {
@@ -179,6 +187,33 @@ impl Toolchain {
         }
         fs::rename(&partial, file).with_context(|| format!("cannot write {}", file.display()))
     }
+}
+
+/// Files below a folder with one of these endings, sorted.
+fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn digest(files: &[PathBuf]) -> Result<String> {
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
+        hash.update([0]);
+    }
+    Ok(hex(&hash.finalize()))
 }
 
 struct Unit {
