@@ -76,7 +76,11 @@ impl Model {
         options: ModelOptions,
         device: &mut D,
     ) -> Result<(Self, Caches), LoadError> {
-        let mut caches = Caches::new(options.block_tokens, options.formats(checkpoint.config()));
+        let mut formats = options.formats(checkpoint.config());
+        if let Some(layout) = device.block_layout() {
+            formats = format!("{formats}, {layout}");
+        }
+        let mut caches = Caches::new(options.block_tokens, formats);
         let c = &mut caches;
         let model = match &checkpoint.config().family {
             Family::Llama(t) => Self::Llama(llama::build(checkpoint, t, options, device, c)?),

@@ -1,8 +1,12 @@
 //! The executor: one device with one model, that checks plans, runs them and draws tokens.
 
 mod check;
+mod cuda;
+mod device;
 mod open;
 
+pub use cuda::{CudaRunOptions, Gpu, embedded_kernels, gpus, open_cuda};
+pub use device::{DeviceId, open};
 pub use open::{CpuRunOptions, open_cpu};
 pub use sluicegate_kernels::cpu::Arithmetic;
 
@@ -42,6 +46,12 @@ impl<D: Ops> Runner<D> {
             samples: Vec::with_capacity(capacity.sequences as usize),
             scratch: sample::Scratch::default(),
         }
+    }
+
+    /// The device, to look at.
+    #[must_use]
+    pub fn device(&self) -> &D {
+        &self.device
     }
 
     /// Runs a plan without drawing tokens and shows the logits of its sample rows: for tests and for measuring quality.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use sluicegate_kernels::batch::Limits;
 use sluicegate_kernels::cpu::{Arithmetic, Cpu, CpuOptions, Isa};
+use sluicegate_kernels::ops::{DeviceError, Ops};
 
 use super::Runner;
 use crate::exec::{Capacity, ModelSpec};
@@ -66,28 +67,56 @@ impl CpuRunOptions {
 /// What is wrong with the checkpoint, or why the device can't run it.
 pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, LoadError> {
     let checkpoint = Checkpoint::open(dir)?;
-    let config = checkpoint.config();
-    let context = config.max_position_embeddings;
-    let block_tokens = block_tokens(config, options.block_tokens);
-    // As many tokens, in blocks as large as the model needs.
-    let blocks = (u64::from(options.blocks) * u64::from(options.block_tokens) / u64::from(block_tokens.max(1))) as u32;
-    let limits = Limits {
-        rows: options.rows as usize,
-        samples: options.sequences as usize,
-        table_entries: options.sequences as usize * context.div_ceil(block_tokens.max(1) as usize),
-        block_tokens: block_tokens as usize,
-        blocks: blocks as usize,
-        slots: options.sequences as usize,
-    };
     let plain = CpuOptions::default();
     let threads = if options.threads == 0 { plain.threads } else { options.threads };
     // It is DeepSeek's kernels that are known to round these.
-    let round_activations = options.simulate && matches!(config.family, Family::DeepseekV4(_));
+    let round_activations = options.simulate && matches!(checkpoint.config().family, Family::DeepseekV4(_));
     let cpu = CpuOptions { threads, arithmetic: options.arithmetic, isa: Isa::best(), round_activations };
-    let mut device = Cpu::new(cpu, limits).map_err(|e| LoadError::Device(e.to_string()))?;
-    let CpuRunOptions { dtypes, simulate, draft_tokens, .. } = *options;
+    open_on(&checkpoint, &Sizes::from(options), |limits| Cpu::new(cpu, limits))
+}
+
+/// What every device has to know; see [`CpuRunOptions`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) blocks: u32,
+    pub(super) block_tokens: u32,
+    pub(super) sequences: u32,
+    pub(super) rows: u32,
+    pub(super) dtypes: CacheDtypes,
+    pub(super) simulate: bool,
+    pub(super) draft_tokens: u32,
+}
+
+impl From<&CpuRunOptions> for Sizes {
+    fn from(options: &CpuRunOptions) -> Self {
+        let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, .. } = *options;
+        Self { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens }
+    }
+}
+
+/// Builds a checkpoint's model on the device that `make` gives for its limits.
+pub(super) fn open_on<D: Ops>(
+    checkpoint: &Checkpoint,
+    sizes: &Sizes,
+    make: impl FnOnce(Limits) -> Result<D, DeviceError>,
+) -> Result<Runner<D>, LoadError> {
+    let config = checkpoint.config();
+    let context = config.max_position_embeddings;
+    let block_tokens = block_tokens(config, sizes.block_tokens);
+    // As many tokens, in blocks as large as the model needs.
+    let blocks = (u64::from(sizes.blocks) * u64::from(sizes.block_tokens) / u64::from(block_tokens.max(1))) as u32;
+    let limits = Limits {
+        rows: sizes.rows as usize,
+        samples: sizes.sequences as usize,
+        table_entries: sizes.sequences as usize * context.div_ceil(block_tokens.max(1) as usize),
+        block_tokens: block_tokens as usize,
+        blocks: blocks as usize,
+        slots: sizes.sequences as usize,
+    };
+    let mut device = make(limits).map_err(|e| LoadError::Device(e.to_string()))?;
+    let Sizes { dtypes, simulate, draft_tokens, .. } = *sizes;
     let model_options = ModelOptions { dtypes, simulate, draft_tokens, block_tokens };
-    let (model, caches) = Model::build(&checkpoint, model_options, &mut device)?;
+    let (model, caches) = Model::build(checkpoint, model_options, &mut device)?;
     let spec = ModelSpec {
         architecture: config.architecture.clone(),
         vocab_size: config.vocab_size as u32,
@@ -95,6 +124,6 @@ pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, Load
         eos_ids: checkpoint.eos_ids().to_vec(),
         cache: caches.spec.clone(),
     };
-    let capacity = Capacity { blocks, sequences: options.sequences, rows: options.rows };
+    let capacity = Capacity { blocks, sequences: sizes.sequences, rows: sizes.rows };
     Ok(Runner::new(device, model, caches, spec, capacity))
 }

@@ -1,0 +1,37 @@
+//! Whole models through the CUDA executor on the stand-in driver, against the CPU executor and the golden data.
+
+mod drive;
+mod golden;
+mod gpus;
+mod trained;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use sluicegate_emulate::host::{IMAGE, StandIn, Toolchain};
+
+const KERNELS: &[&[u8]] = &[IMAGE];
+
+/// One driver a process.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Folder of the golden data.
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../backend/tests/golden")
+}
+
+/// A golden model's folder.
+fn model(name: &str) -> PathBuf {
+    goldens().join("models").join(name)
+}
+
+/// Runs a test on two stand-in GPUs, whose work is done in the order of `seed`.
+fn with_driver(seed: u32, test: impl FnOnce()) {
+    let Some(toolchain) = Toolchain::find() else {
+        eprintln!("skipped: there is no C++ compiler to build the stand-in driver with");
+        return;
+    };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    StandIn { devices: 2, seed, ..StandIn::default() }.load(&toolchain).unwrap_or_else(|e| panic!("{e:#}"));
+    test();
+}
