@@ -46,7 +46,10 @@ impl Choice {
 fn lack(members: &[Arc<Member>], up: &[Arc<Session>]) -> String {
     let has = |role| up.iter().any(|s| s.info.role == role);
     let what = match (has(Role::Prefill), has(Role::Decode)) {
-        (true, true) => "no prefill worker has the same model and page layout as a decode worker",
+        (true, true) => {
+            "no prefill worker has the same model and page layout as a decode worker; start both with the same model \
+             folder, block size, cache formats and speculative settings"
+        }
         (true, false) => "no decode worker is up",
         (false, true) => "no prefill worker is up",
         (false, false) => "no worker is up",

@@ -3,10 +3,14 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
-use sluicegate_backend::api::{EngineError, Pairing};
-use sluicegate_backend::engine::{Config, Engine, Secret, Workers};
+use sluicegate_backend::api::{EngineError, Event, Pairing};
+use sluicegate_backend::engine::{Config, Engine, PrefillServer, Secret, Workers};
+use sluicegate_backend::exec::Executor;
+use sluicegate_backend::models::{CacheDtypes, IndexCacheDtype, KvCacheDtype};
+use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_workers::{Door, Expected, PoolConfig, Role, Standing, Worker, WorkerPool};
 
 use crate::device::HashDevice;
@@ -54,6 +58,56 @@ async fn workers_of_different_models_are_never_paired() {
     let pool = pool(&[&prefill, &decode], |c| c.patience = Duration::from_millis(50)).await;
     let refused = pool.submit(request(&mut Dice(32))).await.unwrap_err();
     assert!(refused.to_string().contains("no prefill worker has the same model and page layout"), "{refused}");
+}
+
+/// A DeepSeek-V4 whose caches are kept in these formats.
+fn deepseek(options: CpuRunOptions) -> Box<dyn Executor> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend/tests/golden/models/deepseek_v4");
+    let options = CpuRunOptions { blocks: 64, sequences: 2, rows: 16, threads: 1, ..options };
+    Box::new(open_cpu(&dir, &options).unwrap())
+}
+
+/// The same model with caches that mean something else: refused by the gateway's pool, and by the workers' own greeting where a
+/// gateway pairs them all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_with_different_cache_formats_refuse_each_other() {
+    let plain = CpuRunOptions::default();
+    let rows = CpuRunOptions { dtypes: CacheDtypes::FP8, ..plain };
+    let keys = CacheDtypes { kv: KvCacheDtype::Bf16, index: IndexCacheDtype::Fp8 };
+    let others = [
+        rows,
+        CpuRunOptions { dtypes: keys, ..plain },
+        CpuRunOptions { simulate: false, ..plain },
+        CpuRunOptions { draft_tokens: 2, ..plain },
+        CpuRunOptions { block_tokens: 256, ..plain },
+    ];
+    let server =
+        PrefillServer::start(deepseek(plain), &Config::default(), any_port(), secret()).expect("a prefill worker");
+    for other in others {
+        let decode = Workers::Paired { decode: deepseek(other), secret: secret() };
+        let engine = Engine::start(decode, &Config::default()).unwrap();
+        let pairing = Pairing { room: 1, prefill: Some(server.address()), output: vec![] };
+        let mut generation = engine.submit_paired(request(&mut Dice(35)), pairing).unwrap();
+        let failed = loop {
+            match generation.recv().await {
+                Some(Event::Failed(why)) => break why.to_string(),
+                Some(_) => {}
+                None => panic!("{other:?}: ended without an error"),
+            }
+        };
+        assert!(failed.contains("another model or page layout") && failed.contains("cache formats"), "{failed}");
+    }
+    assert_eq!(server.stats().prompt_tokens_total, 0);
+    let worker = async |role, options| {
+        let door = Door { role, listen: any_port(), transfer_listen: any_port(), secret: secret() };
+        Worker::start(door, deepseek(options), &Config::default()).await.unwrap()
+    };
+    let (prefill, decode) = (worker(Role::Prefill, plain).await, worker(Role::Decode, rows).await);
+    let config = PoolConfig::new(vec![prefill.address(), decode.address()], secret());
+    let pool = WorkerPool::start(PoolConfig { patience: Duration::from_millis(50), ..config }).unwrap();
+    until(Duration::from_secs(10), "all workers are up", || crate::rig::all_up(&pool)).await;
+    let refused = pool.submit(request(&mut Dice(36))).await.unwrap_err().to_string();
+    assert!(refused.contains("page layout") && refused.contains("cache formats"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -112,7 +112,10 @@ pub(super) fn exchange(
         return refuse("the peer does not know the shared secret");
     }
     if peer_layout != *layout {
-        return refuse("the peer runs another model or page layout; load the same model folder on both sides");
+        return refuse(
+            "the peer runs another model or page layout; start both sides with the same model folder, block size, cache \
+             formats and speculative settings",
+        );
     }
     Ok(())
 }
