@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for step in 0..count.parse::<usize>()? {
         let started = Instant::now();
         let rows = (tokens.len() - cached) as u32;
-        let table: Vec<u32> = (0..tokens.len().div_ceil(options.block_tokens as usize) as u32).collect();
+        let table: Vec<u32> = (0..tokens.len().div_ceil(runner.model().cache.block_tokens as usize) as u32).collect();
         let sample = SampleRow {
             row: rows - 1,
             sampling: Arc::clone(&sampling),

@@ -125,6 +125,25 @@ pub struct SampleRow {
     pub logprobs: Option<u8>,
 }
 
+impl SampleRow {
+    /// The token after `tokens`, of which the first `prompt_len` are the prompt, and after a `draft`, to be drawn at row `row`.
+    #[must_use]
+    pub fn after(row: u32, sampling: &Arc<Sampling>, (tokens, prompt_len): (&[u32], usize), draft: &[u32]) -> Self {
+        let s = sampling;
+        let needs_history = s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+        let history = || tokens.iter().chain(draft).copied().collect();
+        Self {
+            row,
+            sampling: Arc::clone(s),
+            position: (tokens.len() + draft.len()) as u32,
+            history: needs_history.then(history),
+            prompt_len: prompt_len as u32,
+            mask: None,
+            logprobs: None,
+        }
+    }
+}
+
 /// One step: which rows to run, over which blocks, and which of them to sample. Plain data, the same on every rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -136,6 +155,17 @@ pub struct Plan {
     pub block_tables: Vec<u32>,
     /// Rows to sample, in row order.
     pub samples: Vec<SampleRow>,
+}
+
+impl Plan {
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        let Self { tokens, sequences, block_tables, samples } = self;
+        tokens.clear();
+        sequences.clear();
+        block_tables.clear();
+        samples.clear();
+    }
 }
 
 /// The token drawn for one [`SampleRow`].
@@ -172,6 +202,16 @@ pub trait Executor: Send {
     /// # Errors
     /// See [`ExecError`].
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError>;
+    /// Runs the model's drafting layer over one row of each sequence, its last token, and draws a guess at the token after it for
+    /// each sample row as [`Self::run`] would draw the token. What it leaves in the blocks, `run` writes again. Not cheaper than its
+    /// contract: [`Self::drafter`] says whether there is such a layer.
+    ///
+    /// # Errors
+    /// See [`ExecError`]; [`ExecError::BadPlan`] without such a layer.
+    fn draft(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        out.clear();
+        Err(ExecError::BadPlan(format!("a draft of {} rows for a model without a drafting layer", plan.tokens.len())))
+    }
     /// The model's own drafter, if it has drafting layers.
     fn drafter(&self) -> Option<Box<dyn Drafter>> {
         None

@@ -8,7 +8,7 @@ use sluicegate_kernels::blueprint::Blueprint;
 
 use crate::exec::CacheSpec;
 use crate::layers::LoadError;
-use crate::models::{CacheDtypes, Model, ModelOptions, block_tokens};
+use crate::models::{CacheDtypes, Model, ModelOptions};
 use crate::weights::{Checkpoint, Dtype, ModelConfig, Tensor};
 
 /// Weights in one number format.
@@ -35,6 +35,26 @@ pub struct Inspection {
     pub activations: usize,
     /// Rows a step that activations were counted for.
     pub rows: usize,
+    /// The drafting layer, if the checkpoint has one. Its numbers are among those of `formats`, and nothing else here counts it.
+    pub drafter: Option<Drafter>,
+}
+
+/// A drafting layer: what it adds to the model when it is asked for.
+#[derive(Clone, Debug)]
+pub struct Drafter {
+    /// Its weights in the checkpoint.
+    pub share: Share,
+    /// What a device takes, or why it can't be run.
+    pub cost: Result<DrafterCost, String>,
+}
+
+/// What a drafting layer takes that drafts one token at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct DrafterCost {
+    /// Bytes of weights on a device that keeps the checkpoint's formats.
+    pub weights: usize,
+    /// KV bytes of one context token, averaged over a block.
+    pub kv_bytes_per_token: f64,
 }
 
 impl Inspection {
@@ -65,35 +85,59 @@ impl Inspection {
 pub fn inspect(dir: &Path, dtypes: CacheDtypes, rows: usize) -> Result<Inspection, LoadError> {
     let checkpoint = Checkpoint::open(dir)?;
     let config = checkpoint.config().clone();
-    let block_tokens = block_tokens(&config, 16);
+    let options = ModelOptions { dtypes, simulate: false, draft_tokens: 0, mtp: false, block_tokens: 0 }.sized(&config);
+    let (device, cache) = count(&checkpoint, options, rows)?;
+    Ok(Inspection {
+        formats: formats(&checkpoint, |_| true),
+        weights: device.weights,
+        activations: device.activations,
+        rows,
+        drafter: drafter(&checkpoint, options, rows, &device, &cache),
+        cache,
+        config,
+    })
+}
+
+/// Builds the model where nothing is kept.
+fn count(checkpoint: &Checkpoint, options: ModelOptions, rows: usize) -> Result<(Blueprint, CacheSpec), LoadError> {
     let limits = Limits {
         rows,
         samples: rows.min(64),
         table_entries: 0,
-        block_tokens: block_tokens as usize,
+        block_tokens: options.block_tokens as usize,
         blocks: 0,
         slots: 0,
     };
     let mut device = Blueprint::new(limits);
-    let (_, caches) = Model::build(
-        &checkpoint,
-        ModelOptions { dtypes, simulate: false, draft_tokens: 0, block_tokens },
-        &mut device,
-    )?;
-    Ok(Inspection {
-        config,
-        formats: formats(&checkpoint),
-        cache: caches.spec,
-        weights: device.weights,
-        activations: device.activations,
-        rows,
-    })
+    let (_, caches) = Model::build(checkpoint, options, &mut device)?;
+    Ok((device, caches.spec))
+}
+
+fn drafter(
+    checkpoint: &Checkpoint,
+    options: ModelOptions,
+    rows: usize,
+    plain: &Blueprint,
+    cache: &CacheSpec,
+) -> Option<Drafter> {
+    let mut share = Share::default();
+    for part in formats(checkpoint, |name| name.starts_with("mtp.")).values() {
+        share.parameters += part.parameters;
+        share.bytes += part.bytes;
+    }
+    let with = |(device, caches): (Blueprint, CacheSpec)| DrafterCost {
+        weights: device.weights - plain.weights,
+        kv_bytes_per_token: (caches.block_bytes() - cache.block_bytes()) as f64 / f64::from(cache.block_tokens),
+    };
+    let options = ModelOptions { draft_tokens: 1, mtp: true, ..options };
+    let cost = || count(checkpoint, options, rows).map(with).map_err(|e| e.to_string());
+    (share.bytes > 0).then(|| Drafter { share, cost: cost() })
 }
 
 /// Adds up tensors; a scale belongs to its weight's format.
-fn formats(checkpoint: &Checkpoint) -> BTreeMap<String, Share> {
+fn formats(checkpoint: &Checkpoint, of: impl Fn(&str) -> bool) -> BTreeMap<String, Share> {
     let mut formats: BTreeMap<String, Share> = BTreeMap::new();
-    for t in checkpoint.tensors() {
+    for t in checkpoint.tensors().filter(|t| of(t.name())) {
         let (format, parameters) = classify(checkpoint, t);
         let share = formats.entry(format).or_default();
         share.parameters += parameters as u64;
@@ -117,7 +161,8 @@ fn classify(checkpoint: &Checkpoint, t: &Tensor) -> (String, usize) {
     };
     let parameters = match (part, t.dtype()) {
         ("weight" | "weight_packed", Dtype::U8 | Dtype::I8) => t.elements() * 2,
-        (p, _) if p.contains("scale") => 0,
+        // Factors of hyper-connections are no scales of a number format.
+        (p, _) if p.contains("scale") && !p.starts_with("hc_") => 0,
         _ => t.elements(),
     };
     (format, parameters)

@@ -90,18 +90,8 @@ impl Sequence {
 
     /// Asks for the token after the known ones and this draft, drawn at row `row` of a plan.
     pub(crate) fn sample_row(&self, row: u32, draft: &[u32]) -> SampleRow {
-        let s = &self.sampling;
-        let needs_history = s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
-        let history = || self.tokens.iter().chain(draft).copied().collect();
-        SampleRow {
-            row,
-            sampling: Arc::clone(s),
-            position: (self.tokens.len() + draft.len()) as u32,
-            history: needs_history.then(history),
-            prompt_len: self.prompt_len as u32,
-            mask: self.mask(),
-            logprobs: self.logprobs,
-        }
+        let plain = SampleRow::after(row, &self.sampling, (&self.tokens, self.prompt_len), draft);
+        SampleRow { mask: self.mask(), logprobs: self.logprobs, ..plain }
     }
 
     /// Takes the next token, tells the client, and ends the generation where it ends.

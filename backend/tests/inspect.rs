@@ -59,8 +59,13 @@ fn caches_follow_from_the_config() {
         {
             let dtypes = CacheDtypes { kv, index };
             for wanted in [128, 512] {
-                let options =
-                    ModelOptions { dtypes, simulate: kv == Kv::Fp8, draft_tokens: wanted / 128, block_tokens: wanted };
+                let options = ModelOptions {
+                    dtypes,
+                    simulate: kv == Kv::Fp8,
+                    draft_tokens: wanted / 128,
+                    mtp: false,
+                    block_tokens: wanted,
+                };
                 let run = CpuRunOptions {
                     blocks: 4,
                     block_tokens: wanted,
@@ -94,7 +99,8 @@ fn bytes_of_a_row_are_those_of_the_published_layout() {
         json[key] = value.into();
     }
     let config = ModelConfig::parse("x".as_ref(), json.to_string().as_bytes()).unwrap();
-    let options = ModelOptions { dtypes: CacheDtypes::FP8, simulate: true, draft_tokens: 0, block_tokens: 512 };
+    let options =
+        ModelOptions { dtypes: CacheDtypes::FP8, simulate: true, draft_tokens: 0, mtp: false, block_tokens: 512 };
     let spec = cache_spec(&config, options).unwrap();
     let bytes = |name: &str| spec.pools.iter().find(|p| p.name == name).unwrap().row_bytes;
     assert_eq!((bytes("csa"), bytes("hca"), bytes("index_k"), bytes("window")), (584, 584, 68, 128 * 584));

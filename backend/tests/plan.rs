@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use sluicegate_backend::inspect::inspect;
-use sluicegate_backend::models::{CacheDtypes, survey};
+use sluicegate_backend::models::{CacheDtypes, ModelOptions, cache_spec, survey};
 use sluicegate_backend::plan::{Layout, Plan, Question, WeightFormat, Weights, Workload, device, plan};
 use sluicegate_backend::weights::{Checkpoint, ModelConfig};
 
@@ -31,7 +31,9 @@ fn ask(config: &ModelConfig, kind: &str, devices: usize) -> Plan {
         devices,
         format: WeightFormat::Nvfp4,
         dtypes: CacheDtypes::FP8,
-        block_tokens: 1024,
+        block_tokens: 0,
+        draft_tokens: 0,
+        mtp: false,
         memory_utilization: 0.9,
         chunk: 8192,
         workload: AGENT,
@@ -43,7 +45,7 @@ fn ask(config: &ModelConfig, kind: &str, devices: usize) -> Plan {
 fn a_survey_names_every_tensor_of_a_checkpoint() {
     for name in ["llama", "qwen3", "qwen3moe", "deepseek_v4"] {
         let checkpoint = Checkpoint::open(&golden(name)).unwrap();
-        let mut asked: Vec<(String, Vec<usize>)> = survey(checkpoint.config())
+        let mut asked: Vec<(String, Vec<usize>)> = survey(checkpoint.config(), false)
             .into_iter()
             .map(|a| (if a.linear { format!("{}.weight", a.name) } else { a.name }, a.shape))
             .collect();
@@ -67,14 +69,14 @@ fn counted_bytes_are_those_of_the_files() {
         let bytes: u64 = found.formats.values().map(|s| s.bytes).sum();
         // The table of experts by token is stored in 8 bytes each and used in 4.
         let table = if name.starts_with("deepseek") { 2 * 512 * 2 * 4 } else { 0 };
-        assert_eq!(Weights::of(&found.config, format).total().bytes, (bytes - table) as f64, "{name}");
+        assert_eq!(Weights::of(&found.config, format, false).total().bytes, (bytes - table) as f64, "{name}");
     }
 }
 
 #[test]
 fn published_models_have_their_published_sizes() {
     let count = |name: &str| {
-        let w = Weights::of(&published(name), WeightFormat::Nvfp4);
+        let w = Weights::of(&published(name), WeightFormat::Nvfp4, false);
         (w.total().parameters / 1e9, w.active() / 1e9)
     };
     let ((flash, flash_active), (pro, pro_active)) = (count("deepseek_v4_flash.json"), count("deepseek_v4_pro.json"));
@@ -108,6 +110,59 @@ fn floors_follow_the_data_sheet() {
         let best = o.best.unwrap();
         assert!(best.sequences * AGENT.context as f64 <= o.tokens + AGENT.context as f64);
     }
+}
+
+/// Blocks that nobody asks for: what a block keeps once takes at most twice what its tokens take, and in the next smaller one more.
+#[test]
+fn blocks_suit_the_caches() {
+    let flash = published("deepseek_v4_flash.json");
+    let golden = |name: &str| ModelConfig::read(&golden(name)).unwrap();
+    for (config, dtypes, draft_tokens, tokens) in [
+        (&flash, CacheDtypes::FP8, 0, 1024),
+        (&flash, CacheDtypes::FP8, 1, 1024),
+        (&flash, CacheDtypes::BF16, 0, 512),
+        (&published("deepseek_v4_pro.json"), CacheDtypes::FP8, 0, 1024),
+        (&golden("deepseek_v4"), CacheDtypes::BF16, 0, 128),
+        (&golden("llama"), CacheDtypes::BF16, 0, 16),
+        (&golden("qwen3moe"), CacheDtypes::F32, 4, 16),
+    ] {
+        let mtp = draft_tokens == 1;
+        let wanted =
+            |block_tokens| ModelOptions { dtypes, simulate: false, draft_tokens, mtp, block_tokens }.sized(config);
+        let name = &config.architecture;
+        assert_eq!(wanted(0).block_tokens, tokens, "{name} {dtypes:?}");
+        let bytes = |tokens| cache_spec(config, wanted(tokens)).unwrap().block_bytes() as u64;
+        let each = bytes(8192) - bytes(4096);
+        let once = |tokens: u32| bytes(tokens) - each * u64::from(tokens) / 4096;
+        assert!(once(tokens) * 4096 <= 2 * each * u64::from(tokens), "{name} {dtypes:?}");
+        assert!(tokens <= 128 || once(tokens / 2) * 4096 > each * u64::from(tokens), "{name} {dtypes:?}");
+        // What is asked for is what is given, as far as the caches divide it.
+        assert_eq!(wanted(48).block_tokens, if name.starts_with("Deepseek") { 128 } else { 48 });
+    }
+}
+
+/// A model without experts is spread by copies or by cutting, and the text says so.
+#[test]
+fn a_model_without_experts_is_not_said_to_spread_them() {
+    let text = ask(&ModelConfig::read(&golden("llama")).unwrap(), "h200", 2);
+    let text = text.to_string();
+    assert!(text.contains("data-parallel over 2, the whole model on each") && !text.contains("experts"), "{text}");
+}
+
+/// The drafting layer takes memory and is shown; floors are those of steps without drafts.
+#[test]
+fn the_drafting_layer_is_planned_for() {
+    let flash = published("deepseek_v4_flash.json");
+    let plain = ask(&flash, "h200", 8);
+    let drafting = plan(&flash, Question { draft_tokens: 1, mtp: true, ..plain.question }).unwrap();
+    let layer = drafting.weights.drafting();
+    // One of 43 layers more, and two square projections.
+    assert!((layer.parameters / 1e9 - 6.6).abs() < 0.1, "{layer:?}");
+    for (with, without) in drafting.options.iter().zip(&plain.options) {
+        assert!(with.weights > without.weights + layer.bytes / 8.0 && with.tokens < without.tokens);
+        assert_eq!(with.decode, without.decode);
+    }
+    assert!(drafting.to_string().contains("\n  drafter ") && !plain.to_string().contains("drafter"));
 }
 
 #[test]

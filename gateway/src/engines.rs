@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_backend::engine::{Config, Engine, PrefillPeer, Secret, Stats, Workers};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 
-use crate::config;
+use crate::config::{self, SpeculativeMethod};
 use crate::scrape::Family;
 use crate::tenant::Tenants;
 
@@ -27,13 +27,15 @@ impl Engines {
     #[must_use]
     pub fn new(config: &config::Engine, tenants: &Tenants) -> Self {
         let prefill = config.prefill.zip(config.prefill_secret_file.clone());
+        let speculative = config.speculative_config.as_ref();
         let device = config.numbers().of(CpuRunOptions {
-            blocks: config.max_total_tokens.div_ceil(config.block_size),
-            block_tokens: config.block_size,
+            blocks: config.max_total_tokens.div_ceil(config.block_size.unwrap_or(16)),
+            block_tokens: config.block_size.unwrap_or(0),
             sequences: config.max_num_seqs,
             rows: config.max_num_batched_tokens,
             threads: config.threads,
-            draft_tokens: config.speculative_config.as_ref().map_or(0, |s| s.num_speculative_tokens as u32),
+            draft_tokens: speculative.map_or(0, |s| s.num_speculative_tokens as u32),
+            mtp: speculative.is_some_and(|s| s.method == SpeculativeMethod::Mtp),
             ..CpuRunOptions::default()
         });
         let config = Config {
@@ -44,7 +46,7 @@ impl Engines {
             prefix_caching_per_share: config.prefix_caching_per_tenant,
             kv_offloading_bytes: config.kv_offloading_size << 20,
             kv_checksums: config.kv_checksums,
-            speculation: config.speculative_config.as_ref().map(config::SpeculativeConfig::speculation),
+            speculation: speculative.map(config::SpeculativeConfig::speculation),
             share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
             ..Config::default()
         };

@@ -17,6 +17,16 @@ pub struct Extent {
     pub slot: u32,
 }
 
+/// Which of a model's sequences of operations a step calls. A device that replays recordings keeps one for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// All layers.
+    #[default]
+    Model,
+    /// The drafting layer.
+    Draft,
+}
+
 /// What a step works on. Rows are in sequence order, and the extents cover them all.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
@@ -28,6 +38,8 @@ pub struct Batch<'a> {
     pub block_tables: &'a [u32],
     /// Rows that [`crate::ops::Rows::Samples`] stands for, ascending.
     pub samples: &'a [u32],
+    /// What is called after `begin`.
+    pub pass: Pass,
 }
 
 /// The sizes a device is built for; no step may exceed them, so that nothing is allocated while it runs.

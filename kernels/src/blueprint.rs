@@ -120,6 +120,7 @@ impl SparseOps for Blueprint {
     fn rotate_tails(&mut self, _: &RotateTails) {}
     fn finish_rows(&mut self, _: &FinishRows) {}
     fn keep_rows(&mut self, _: Act, _: &WindowPool) {}
+    fn preceding_rows(&mut self, _: Act, _: &WindowPool, _: Act) {}
     fn compress(&mut self, _: &Compress) {}
     fn select(&mut self, _: &Select) {}
     fn sparse_attention(&mut self, _: &SparseAttention) {}

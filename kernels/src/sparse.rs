@@ -41,13 +41,13 @@ pub struct FinishRows {
     pub store: RowStore,
 }
 
-/// The window's rows in a pool: a ring in each block. The row of position `p` is number `p % block_tokens % ring` of its
+/// Rows of the last tokens in a pool: a ring in each block. The row of position `p` is number `p % block_tokens % ring` of its
 /// block; a block that is full holds its last `ring` tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowPool {
     /// One unit of `ring` rows per block.
     pub pool: Pool,
-    /// Rows in a block: at least the window, or all tokens of a block.
+    /// Rows in a block: for attention at least the window, or all tokens of a block.
     pub ring: usize,
     /// Number format of the rows.
     pub store: RowStore,
@@ -137,6 +137,8 @@ pub struct SparseAttention {
     pub scale: f32,
     /// Tokens that are seen uncompressed, the row's own included.
     pub window: usize,
+    /// Position of the first token that is seen: 0, or where earlier ones have no rows. No row at an earlier position is used.
+    pub first: usize,
     /// Uncompressed rows of this step's tokens, finished.
     pub rows: Act,
     /// Those of earlier tokens.
@@ -160,6 +162,9 @@ pub trait SparseOps {
     /// Keeps finished rows of the step's tokens, in each block those of its last tokens: after the step's attention, because
     /// the ring holds rows that its first tokens see.
     fn keep_rows(&mut self, rows: Act, to: &WindowPool);
+    /// `out[r]` is the row one position before `r`: of this step's `rows`, before them what [`Self::keep_rows`] kept, and zeros where
+    /// there is none. `out` is another buffer.
+    fn preceding_rows(&mut self, rows: Act, kept: &WindowPool, out: Act);
     /// For each channel of a finished group: `sum_t softmax_t(score_t + place) value_t`, over the group's tokens (and the earlier ones, with
     /// overlap), ascending. The row is normalised, its end rotated, rounded, and stored. Unfinished groups wait in `state`.
     fn compress(&mut self, args: &Compress);

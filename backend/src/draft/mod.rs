@@ -5,13 +5,17 @@
 //! output.
 
 mod length;
+mod mtp;
 mod ngram;
 
 pub(crate) use length::DraftLength;
+pub use mtp::Mtp;
 pub use ngram::Ngram;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
+use crate::api::Sampling;
 use crate::exec::Executor;
 
 /// A sequence that may be drafted for.
@@ -23,6 +27,12 @@ pub struct Wanted<'a> {
     pub slot: u32,
     /// Most tokens to guess.
     pub most: usize,
+    /// Blocks for the tokens and a draft of `most`, to a drafter that [needs them](Drafter::needs_blocks).
+    pub blocks: &'a [u32],
+    /// How its tokens are drawn.
+    pub sampling: &'a Arc<Sampling>,
+    /// Tokens at the front that are the prompt.
+    pub prompt_len: usize,
 }
 
 /// Guesses what comes next.
@@ -30,6 +40,10 @@ pub trait Drafter: Debug + Send {
     /// Fills `drafts` with one guess for each of `wanted`, in order; an empty one where it has none. More than `most`
     /// tokens are cut off, tokens outside the vocabulary end a guess.
     fn draft(&mut self, device: &mut dyn Executor, wanted: &[Wanted<'_>], drafts: &mut Vec<Vec<u32>>);
+    /// Whether it runs layers whose caches are in the sequences' blocks. Its drafts are as long as they may be.
+    fn needs_blocks(&self) -> bool {
+        false
+    }
 }
 
 /// How to speculate; names follow vLLM's `speculative_config`.

@@ -98,7 +98,12 @@ impl Ends {
 
     /// Logits of what is in [`Self::last`].
     pub fn head_of_last<D: Ops>(&self, device: &mut D) {
-        device.rms_norm(self.last, self.norm, self.eps, self.normed);
+        self.head_after(device, self.norm);
+    }
+
+    /// The same behind another norm than the model's final one.
+    pub fn head_after<D: Ops>(&self, device: &mut D, norm: Vector) {
+        device.rms_norm(self.last, norm, self.eps, self.normed);
         device.linear(self.normed, self.head, self.logits);
     }
 

@@ -96,6 +96,7 @@ pub(crate) fn kv_pool(layer: u32, kv: KvShape) -> PoolSpec {
 /// # Errors
 /// A number format that the architecture doesn't have.
 pub fn cache_spec(config: &ModelConfig, options: ModelOptions) -> Result<CacheSpec, LoadError> {
+    options.check_mtp(config)?;
     let layers = 0..config.num_hidden_layers as u32;
     let pools = match &config.family {
         Family::Llama(t) | Family::Qwen3(t) | Family::Qwen3Moe(t, _) => {
@@ -103,7 +104,11 @@ pub fn cache_spec(config: &ModelConfig, options: ModelOptions) -> Result<CacheSp
             let kv = KvShape { heads, head_dim, store: options.dtypes.kv_store()? };
             layers.map(|layer| kv_pool(layer, kv)).collect()
         }
-        Family::DeepseekV4(v4) => layers.flat_map(|layer| deepseek_v4::pools(v4, layer, options)).collect(),
+        Family::DeepseekV4(v4) => {
+            let drafting = options.mtp.then(|| deepseek_v4::drafting_pools(config, v4, options));
+            let decoder = layers.flat_map(|layer| deepseek_v4::pools(v4, layer, options));
+            decoder.chain(drafting.into_iter().flatten()).collect()
+        }
     };
     Ok(CacheSpec {
         block_tokens: options.block_tokens,
@@ -117,7 +122,54 @@ pub fn cache_spec(config: &ModelConfig, options: ModelOptions) -> Result<CacheSp
     })
 }
 
+/// Most tokens in a block that is not asked for.
+const LARGEST_BLOCK: u32 = 4096;
+
 impl ModelOptions {
+    /// With a block size that every cache divides: the next one from what [`ModelOptions::block_tokens`] asks for. Where that is 0,
+    /// what suits the caches: a block of many tokens is found again less often and left half empty more often, and one of few
+    /// repeats what a block keeps once (a window's rows, a compressor's pending state) more often. That may take up to twice as much
+    /// as the tokens' own rows.
+    #[must_use]
+    pub fn sized(self, config: &ModelConfig) -> Self {
+        let smallest = match &config.family {
+            Family::Llama(_) | Family::Qwen3(_) | Family::Qwen3Moe(..) => 16,
+            // Compressed rows cover up to 128 tokens.
+            Family::DeepseekV4(_) => 128,
+        };
+        let block_tokens = match (self.block_tokens, smallest) {
+            (0, _) => self.suiting(config, smallest),
+            (wanted, 16) => wanted,
+            (wanted, _) => wanted.next_multiple_of(smallest),
+        };
+        Self { block_tokens, ..self }
+    }
+
+    fn suiting(self, config: &ModelConfig, smallest: u32) -> u32 {
+        let bytes = |block_tokens| cache_spec(config, Self { block_tokens, ..self }).ok().map(|c| c.block_bytes());
+        // In blocks this large no window is cut short, so that bytes grow by those of a token.
+        let Some((large, larger)) = bytes(LARGEST_BLOCK).zip(bytes(2 * LARGEST_BLOCK)) else { return smallest };
+        let in_tokens = larger - large;
+        let once = large - in_tokens;
+        let fits = |tokens: &u32| once <= 2 * in_tokens / LARGEST_BLOCK as usize * *tokens as usize;
+        std::iter::successors(Some(smallest), |t| Some(2 * t))
+            .find(|t| fits(t) || *t >= LARGEST_BLOCK)
+            .unwrap_or(smallest)
+    }
+
+    /// Refuses drafting layers that the config says can't be run.
+    pub(super) fn check_mtp(self, config: &ModelConfig) -> Result<(), LoadError> {
+        let why = match &config.family {
+            _ if !self.mtp => return Ok(()),
+            Family::DeepseekV4(v4) => match &v4.mtp_refusal {
+                None => return Ok(()),
+                Some(why) => format!("the drafting layer {why}"),
+            },
+            _ => format!("{} has no drafting layer", config.architecture),
+        };
+        Err(LoadError::Device(format!("{why}; the speculative method \"ngram\" needs none")))
+    }
+
     /// All that decides what the bytes of a block mean, beside the pools' sizes: two workers that differ in it share nothing.
     pub(crate) fn formats(self, config: &ModelConfig) -> String {
         let kv = format!("kv {:?}", self.dtypes.kv).to_lowercase();

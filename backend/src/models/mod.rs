@@ -28,7 +28,9 @@ pub struct ModelOptions {
     pub simulate: bool,
     /// Tokens that a step may run ahead of what is accepted: caches keep what taking them back needs.
     pub draft_tokens: u32,
-    /// Tokens in a KV block; see [`block_tokens`].
+    /// Run the model's drafting layer (DeepSeek-V4: MTP).
+    pub mtp: bool,
+    /// Tokens in a KV block; see [`ModelOptions::sized`].
     pub block_tokens: u32,
 }
 
@@ -45,24 +47,14 @@ pub enum Model {
     DeepseekV4(Box<DeepseekV4>),
 }
 
-/// The smallest block of at least `wanted` tokens that every cache of the model divides.
+/// Every tensor that a model of this config has; with `mtp` those of its drafting layer too.
 #[must_use]
-pub fn block_tokens(config: &ModelConfig, wanted: u32) -> u32 {
-    match &config.family {
-        Family::Llama(_) | Family::Qwen3(_) | Family::Qwen3Moe(..) => wanted,
-        // Compressed rows cover up to 128 tokens.
-        Family::DeepseekV4(_) => wanted.max(1).next_multiple_of(128),
-    }
-}
-
-/// Every tensor that a model of this config has.
-#[must_use]
-pub fn survey(config: &ModelConfig) -> Vec<Asked> {
+pub fn survey(config: &ModelConfig, mtp: bool) -> Vec<Asked> {
     weights::survey(config, |load| match &config.family {
         Family::Llama(t) => llama::ask(load, config, t),
         Family::Qwen3(t) => qwen3::ask(load, config, t),
         Family::Qwen3Moe(t, moe) => qwen3_moe::ask(load, config, t, moe),
-        Family::DeepseekV4(v4) => deepseek_v4::ask(load, config, v4),
+        Family::DeepseekV4(v4) => deepseek_v4::ask(load, config, v4, mtp),
     })
 }
 
@@ -76,6 +68,7 @@ impl Model {
         options: ModelOptions,
         device: &mut D,
     ) -> Result<(Self, Caches), LoadError> {
+        options.check_mtp(checkpoint.config())?;
         let mut formats = options.formats(checkpoint.config());
         if let Some(layout) = device.block_layout() {
             formats = format!("{formats}, {layout}");
@@ -97,6 +90,20 @@ impl Model {
             Self::Llama(m) | Self::Qwen3(m) => m.forward(device),
             Self::Qwen3Moe(m) => m.forward(device),
             Self::DeepseekV4(m) => m.forward(device),
+        }
+    }
+
+    /// Whether there is a drafting layer to run.
+    #[must_use]
+    pub fn drafts(&self) -> bool {
+        matches!(self, Self::DeepseekV4(m) if m.drafts())
+    }
+
+    /// Runs the drafting layer over the step that the device has begun: one row of each sequence, the token whose successor is
+    /// to be guessed. Nothing without such a layer.
+    pub fn draft<D: Ops>(&self, device: &mut D) {
+        if let Self::DeepseekV4(m) = self {
+            m.draft(device);
         }
     }
 

@@ -13,7 +13,7 @@ pub use step::{Floor, Layout};
 pub use weights::{Part, WeightFormat, Weights};
 
 use crate::layers::LoadError;
-use crate::models::{CacheDtypes, ModelOptions, block_tokens, cache_spec};
+use crate::models::{CacheDtypes, ModelOptions, cache_spec};
 use crate::weights::ModelConfig;
 use step::Placed;
 
@@ -28,8 +28,12 @@ pub struct Question {
     pub format: WeightFormat,
     /// Caches.
     pub dtypes: CacheDtypes,
-    /// Tokens in a KV block, before the model's own rule.
+    /// Tokens in a KV block, before the model's own rule; 0 is what suits the model.
     pub block_tokens: u32,
+    /// Most tokens of a speculative draft. Floors are those of steps without drafts.
+    pub draft_tokens: u32,
+    /// Whether the model's own drafting layer drafts.
+    pub mtp: bool,
     /// Part of a device's memory for weights and caches; the rest is for activations and buffers.
     pub memory_utilization: f64,
     /// Tokens of a prefill step.
@@ -108,10 +112,11 @@ const BATCHES: [f64; 5] = [1.0, 8.0, 64.0, 256.0, 1024.0];
 /// # Errors
 /// A cache format that the architecture doesn't have.
 pub fn plan(config: &ModelConfig, question: Question) -> Result<Plan, LoadError> {
-    let tokens = block_tokens(config, question.block_tokens);
-    let options = ModelOptions { dtypes: question.dtypes, simulate: false, draft_tokens: 0, block_tokens: tokens };
+    let Question { dtypes, draft_tokens, mtp, block_tokens, .. } = question;
+    let options = ModelOptions { dtypes, simulate: false, draft_tokens, mtp, block_tokens }.sized(config);
+    let tokens = options.block_tokens;
     let block_bytes = cache_spec(config, options)?.block_bytes() as f64;
-    let weights = Weights::of(config, question.format);
+    let weights = Weights::of(config, question.format, mtp);
     let bytes_per_sequence = (question.workload.context as f64 / f64::from(tokens)).ceil() * block_bytes;
     let placed = |layout, devices: usize| Placed {
         config,

@@ -88,10 +88,11 @@ impl Placed<'_> {
     /// Bytes of weights on each device.
     pub(super) fn weights_on_each(&self) -> f64 {
         let (w, n) = (self.weights, self.devices);
-        let (ends, routed) = (w.embedding.bytes + w.head.bytes, w.routed.bytes / n);
+        let (ends, routed) = (w.embedding.bytes + w.head.bytes, (w.routed.bytes + w.drafter[1].bytes) / n);
+        let copied = w.copied.bytes + w.drafter[0].bytes;
         match self.layout {
-            Layout::Tensor => (ends + w.divided.bytes) / n + w.copied.bytes + routed,
-            Layout::Expert => ends + w.divided.bytes + w.copied.bytes + routed,
+            Layout::Tensor => (ends + w.divided.bytes) / n + copied + routed,
+            Layout::Expert => ends + w.divided.bytes + copied + routed,
         }
     }
 

@@ -29,6 +29,7 @@ impl Display for Plan {
             ("copied", w.copied),
             ("embedding", w.embedding),
             ("head", w.head),
+            ("drafter", w.drafting()),
         ] {
             if parameters > 0.0 {
                 writeln!(f, "  {name:<10}{:>10}  {:>10}", billions(parameters), gigabytes(bytes))?;
@@ -47,6 +48,9 @@ impl Plan {
         let q = &self.question;
         let n = q.devices;
         match o.layout {
+            Layout::Expert if self.weights.expert_layers == 0.0 => {
+                writeln!(f, "\ndata-parallel over {n}, the whole model on each")?;
+            }
             Layout::Expert => writeln!(f, "\nattention data-parallel over {n}, experts spread over {n}")?,
             Layout::Tensor => writeln!(f, "\ntensor-parallel over {n}")?,
         }

@@ -47,6 +47,8 @@ pub struct Weights {
     pub divided: Part,
     /// What every token uses and every device holds: norms, routers, low-rank projections, compressors.
     pub copied: Part,
+    /// The drafting layer without its routed experts, and those.
+    pub drafter: [Part; 2],
     /// Routed experts in a layer, and how many of them a token uses.
     pub experts: [f64; 2],
     /// Layers with routed experts.
@@ -100,9 +102,9 @@ fn is_divided(name: &str) -> bool {
 }
 
 impl Weights {
-    /// Adds up a model's tensors.
+    /// Adds up a model's tensors; with `mtp` those of its drafting layer too.
     #[must_use]
-    pub fn of(config: &ModelConfig, format: WeightFormat) -> Self {
+    pub fn of(config: &ModelConfig, format: WeightFormat, mtp: bool) -> Self {
         let (v4, experts) = match &config.family {
             Family::DeepseekV4(v) => (true, [v.moe.n_routed_experts, v.moe.num_experts_per_tok]),
             Family::Qwen3Moe(_, m) => (false, [m.num_experts, m.num_experts_per_tok]),
@@ -111,10 +113,11 @@ impl Weights {
         let layers = if experts[0] > 0 { config.num_hidden_layers } else { 0 };
         let experts = experts.map(|n| n as f64);
         let mut sum = Self { experts, expert_layers: layers as f64, ..Self::default() };
-        for t in survey(config) {
+        for t in survey(config, mtp) {
             // A table of experts by token holds no weights.
             let n = if t.name.ends_with("tid2eid") { 0.0 } else { t.elements() as f64 };
             let part = match t.name.as_str() {
+                name if name.starts_with("mtp.") => &mut sum.drafter[usize::from(name.contains(".experts."))],
                 name if name.starts_with("embed.") || name.contains("embed_tokens") => &mut sum.embedding,
                 name if name.starts_with("head.") || name.starts_with("lm_head") => &mut sum.head,
                 name if name.contains(".experts.") => &mut sum.routed,
@@ -130,10 +133,18 @@ impl Weights {
     #[must_use]
     pub fn total(&self) -> Part {
         let mut all = Part::default();
-        for p in [self.embedding, self.head, self.routed, self.divided, self.copied] {
+        let model = [self.embedding, self.head, self.routed, self.divided, self.copied];
+        for p in model.into_iter().chain(self.drafter) {
             all.add(p.parameters, p.bytes);
         }
         all
+    }
+
+    /// The drafting layer.
+    #[must_use]
+    pub fn drafting(&self) -> Part {
+        let [rest, routed] = self.drafter;
+        Part { parameters: rest.parameters + routed.parameters, bytes: rest.bytes + routed.bytes }
     }
 
     /// Part of the routed experts that `tokens` random tokens use in a layer, on average.

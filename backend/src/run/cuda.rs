@@ -19,7 +19,7 @@ pub struct CudaRunOptions {
     pub ordinal: usize,
     /// KV blocks.
     pub blocks: u32,
-    /// Tokens in a block, a multiple of 16.
+    /// Tokens in a block, a multiple of 16; 0 is what suits the model.
     pub block_tokens: u32,
     /// Sequences at a time; also the most rows that are sampled in one step.
     pub sequences: u32,
@@ -31,6 +31,8 @@ pub struct CudaRunOptions {
     pub simulate: bool,
     /// Most drafted tokens in a step.
     pub draft_tokens: u32,
+    /// Run the model's drafting layer, for which there are no kernels yet.
+    pub mtp: bool,
     /// Compiled kernels, instead of those in this binary.
     pub kernels: Option<&'static [&'static [u8]]>,
 }
@@ -46,8 +48,8 @@ impl CudaRunOptions {
     /// The sizes and caches of `options`, on a GPU.
     #[must_use]
     pub fn of(ordinal: usize, options: &CpuRunOptions) -> Self {
-        let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, .. } = *options;
-        Self { ordinal, blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, kernels: None }
+        let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, .. } = *options;
+        Self { ordinal, blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, kernels: None }
     }
 }
 
@@ -56,8 +58,12 @@ impl CudaRunOptions {
 /// # Errors
 /// No driver, no GPU or no kernels; what is wrong with the checkpoint; what the GPU has no memory or no kernels for.
 pub fn open_cuda(dir: &Path, options: &CudaRunOptions) -> Result<Runner<Cuda>, LoadError> {
-    let CudaRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, .. } = *options;
-    let sizes = Sizes { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens };
+    let CudaRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, .. } = *options;
+    if mtp {
+        let text = "a GPU does not run drafting layers yet; use the speculative method \"ngram\", or the cpu";
+        return Err(LoadError::Device(text.into()));
+    }
+    let sizes = Sizes { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp };
     let checkpoint = Checkpoint::open(dir)?;
     if !matches!(checkpoint.config().family, Family::DeepseekV4(_)) && dtypes.kv != KvCacheDtype::Bf16 {
         let text = format!(

@@ -10,9 +10,10 @@ pub use device::{DeviceId, open};
 pub use open::{CpuRunOptions, open_cpu};
 pub use sluicegate_kernels::cpu::Arithmetic;
 
-use sluicegate_kernels::batch::{Batch, Extent};
+use sluicegate_kernels::batch::{Batch, Extent, Pass};
 use sluicegate_kernels::ops::{HostRows, Ops, Step};
 
+use crate::draft::{Drafter, Mtp};
 use crate::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
 use crate::layers::Caches;
 use crate::models::Model;
@@ -59,6 +60,33 @@ impl<D: Ops> Runner<D> {
     /// # Errors
     /// See [`ExecError`].
     pub fn logits(&mut self, plan: &Plan) -> Result<HostRows<'_>, ExecError> {
+        self.pass(plan, Pass::Model)
+    }
+
+    /// The same for the drafting layer; see [`Executor::draft`].
+    ///
+    /// # Errors
+    /// See [`ExecError`].
+    pub fn draft_logits(&mut self, plan: &Plan) -> Result<HostRows<'_>, ExecError> {
+        if !self.model.drafts() || plan.sequences.iter().any(|s| s.rows != 1 || s.start == 0) {
+            let what = "a draft takes a drafting layer, and of each sequence one row that is not its first";
+            return Err(ExecError::BadPlan(what.into()));
+        }
+        self.pass(plan, Pass::Draft)
+    }
+
+    fn draw(&mut self, plan: &Plan, pass: Pass, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        out.clear();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut logits = if pass == Pass::Draft { self.draft_logits(plan) } else { self.logits(plan) }?;
+        for (i, row) in plan.samples.iter().enumerate() {
+            out.push(sample::sample(logits.row(i), row, &mut scratch));
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn pass(&mut self, plan: &Plan, pass: Pass) -> Result<HostRows<'_>, ExecError> {
         self.checker.check(plan).map_err(ExecError::BadPlan)?;
         self.extents.clear();
         self.extents.extend(plan.sequences.iter().map(|s| Extent {
@@ -76,10 +104,14 @@ impl<D: Ops> Runner<D> {
             extents: &self.extents,
             block_tables: &plan.block_tables,
             samples: &self.samples,
+            pass,
         };
         let failed = |e: sluicegate_kernels::ops::DeviceError| ExecError::Device(e.to_string());
         if self.device.begin(&batch).map_err(failed)? == Step::Run {
-            self.model.forward(&mut self.device);
+            match pass {
+                Pass::Model => self.model.forward(&mut self.device),
+                Pass::Draft => self.model.draft(&mut self.device),
+            }
         }
         self.device.host(self.model.logits()).map_err(failed)
     }
@@ -95,14 +127,15 @@ impl<D: Ops> Executor for Runner<D> {
     }
 
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
-        out.clear();
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut logits = self.logits(plan)?;
-        for (i, row) in plan.samples.iter().enumerate() {
-            out.push(sample::sample(logits.row(i), row, &mut scratch));
-        }
-        self.scratch = scratch;
-        Ok(())
+        self.draw(plan, Pass::Model, out)
+    }
+
+    fn draft(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        self.draw(plan, Pass::Draft, out)
+    }
+
+    fn drafter(&self) -> Option<Box<dyn Drafter>> {
+        self.model.drafts().then(|| Box::new(Mtp::default()) as Box<dyn Drafter>)
     }
 
     fn reset_slot(&mut self, slot: u32) {

@@ -9,16 +9,16 @@ use sluicegate_kernels::ops::{DeviceError, Ops};
 use super::Runner;
 use crate::exec::{Capacity, ModelSpec};
 use crate::layers::LoadError;
-use crate::models::{CacheDtypes, Model, ModelOptions, block_tokens};
+use crate::models::{CacheDtypes, Model, ModelOptions};
 use crate::weights::Checkpoint;
 use crate::weights::config::Family;
 
 /// How a model runs on the CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuRunOptions {
-    /// KV blocks.
+    /// KV blocks of `block_tokens`, or of 16 tokens where that is left to the model: memory is for as many tokens.
     pub blocks: u32,
-    /// Tokens in a block, a multiple of 16.
+    /// Tokens in a block, a multiple of 16; 0 is what suits the model, see [`ModelOptions::sized`].
     pub block_tokens: u32,
     /// Sequences at a time; also the most rows that are sampled in one step.
     pub sequences: u32,
@@ -30,6 +30,8 @@ pub struct CpuRunOptions {
     pub simulate: bool,
     /// Most drafted tokens in a step; see [`ModelOptions::draft_tokens`].
     pub draft_tokens: u32,
+    /// Run the model's drafting layer; see [`ModelOptions::mtp`].
+    pub mtp: bool,
     /// Reference or fast.
     pub arithmetic: Arithmetic,
     /// Threads; 0 is one for each core that the process may use.
@@ -41,12 +43,13 @@ impl Default for CpuRunOptions {
     fn default() -> Self {
         Self {
             blocks: 2048,
-            block_tokens: 16,
+            block_tokens: 0,
             sequences: 64,
             rows: 512,
             dtypes: CacheDtypes::BF16,
             simulate: true,
             draft_tokens: 0,
+            mtp: false,
             arithmetic: Arithmetic::Fast,
             threads: 0,
         }
@@ -85,12 +88,13 @@ pub(super) struct Sizes {
     pub(super) dtypes: CacheDtypes,
     pub(super) simulate: bool,
     pub(super) draft_tokens: u32,
+    pub(super) mtp: bool,
 }
 
 impl From<&CpuRunOptions> for Sizes {
     fn from(options: &CpuRunOptions) -> Self {
-        let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, .. } = *options;
-        Self { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens }
+        let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, .. } = *options;
+        Self { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp }
     }
 }
 
@@ -102,9 +106,13 @@ pub(super) fn open_on<D: Ops>(
 ) -> Result<Runner<D>, LoadError> {
     let config = checkpoint.config();
     let context = config.max_position_embeddings;
-    let block_tokens = block_tokens(config, sizes.block_tokens);
+    let Sizes { dtypes, simulate, draft_tokens, mtp, .. } = *sizes;
+    let wanted = ModelOptions { dtypes, simulate, draft_tokens, mtp, block_tokens: sizes.block_tokens };
+    let model_options = wanted.sized(config);
+    let block_tokens = model_options.block_tokens;
     // As many tokens, in blocks as large as the model needs.
-    let blocks = (u64::from(sizes.blocks) * u64::from(sizes.block_tokens) / u64::from(block_tokens.max(1))) as u32;
+    let unit = if sizes.block_tokens == 0 { 16 } else { sizes.block_tokens };
+    let blocks = (u64::from(sizes.blocks) * u64::from(unit) / u64::from(block_tokens.max(1))) as u32;
     let limits = Limits {
         rows: sizes.rows as usize,
         samples: sizes.sequences as usize,
@@ -114,8 +122,6 @@ pub(super) fn open_on<D: Ops>(
         slots: sizes.sequences as usize,
     };
     let mut device = make(limits).map_err(|e| LoadError::Device(e.to_string()))?;
-    let Sizes { dtypes, simulate, draft_tokens, .. } = *sizes;
-    let model_options = ModelOptions { dtypes, simulate, draft_tokens, block_tokens };
     let (model, caches) = Model::build(checkpoint, model_options, &mut device)?;
     let spec = ModelSpec {
         architecture: config.architecture.clone(),

@@ -15,11 +15,7 @@ pub(crate) struct PlanBuilder {
 impl PlanBuilder {
     /// Starts a new plan; buffers are reused.
     pub(crate) fn begin(&mut self, budget: usize, most_samples: usize) {
-        let Plan { tokens, sequences, block_tables, samples } = &mut self.plan;
-        tokens.clear();
-        sequences.clear();
-        block_tables.clear();
-        samples.clear();
+        self.plan.clear();
         (self.budget, self.samples) = (budget, most_samples);
     }
 

@@ -12,6 +12,15 @@ pub(crate) struct Speculator {
     most: usize,
     disable_by_batch_size: usize,
     drafts: Vec<Vec<u32>>,
+    /// Block tables for a drafter that needs them, one after another.
+    blocks: Vec<u32>,
+}
+
+/// What one sequence may be drafted.
+struct Bound {
+    most: usize,
+    /// Its part of the block tables.
+    blocks: std::ops::Range<usize>,
 }
 
 impl Speculator {
@@ -22,6 +31,7 @@ impl Speculator {
             most: settings.num_speculative_tokens,
             disable_by_batch_size: settings.disable_by_batch_size,
             drafts: Vec::new(),
+            blocks: Vec::new(),
         })
     }
 
@@ -31,19 +41,47 @@ impl Speculator {
         if spare == 0 || planned.is_empty() || is_crowded {
             return;
         }
-        let most = |d: &Decoding| d.draft_length.next(self.most).min(d.seq.draft_room(max_total));
-        let wanted: Vec<_> =
-            planned.iter().map(|d| Wanted { tokens: &d.seq.tokens, slot: d.slot.id(), most: most(d) }).collect();
-        let bounds: Vec<usize> = wanted.iter().map(|w| w.most).collect();
+        let bounds = self.bounds(planned, kv, spare, max_total);
+        let wanted = planned.iter().zip(&bounds).map(|(d, bound)| Wanted {
+            tokens: &d.seq.tokens,
+            slot: d.slot.id(),
+            most: bound.most,
+            blocks: &self.blocks[bound.blocks.clone()],
+            sampling: &d.seq.sampling,
+            prompt_len: d.seq.prompt_len,
+        });
+        let wanted: Vec<_> = wanted.collect();
         let vocab = kv.device().model().vocab_size;
         self.drafts.clear();
         self.drafter.draft(kv.device(), &wanted, &mut self.drafts);
-        for ((d, draft), most) in planned.iter_mut().zip(&self.drafts).zip(bounds) {
-            let legal = draft.iter().take(most.min(spare)).take_while(|t| **t < vocab).count();
+        for ((d, draft), bound) in planned.iter_mut().zip(&self.drafts).zip(bounds) {
+            let legal = draft.iter().take(bound.most.min(spare)).take_while(|t| **t < vocab).count();
             if legal > 0 && kv.grow(&mut d.table, d.seq.tokens.len() + legal) {
                 spare -= legal;
                 d.draft.extend_from_slice(&draft[..legal]);
             }
         }
+    }
+
+    /// How long each sequence's draft may be. For a drafter that writes to blocks, the tables cover it and `spare` is shared out
+    /// beforehand.
+    fn bounds(&mut self, planned: &mut [Decoding], kv: &mut Kv<'_>, mut spare: usize, max_total: usize) -> Vec<Bound> {
+        let needs_blocks = self.drafter.needs_blocks();
+        self.blocks.clear();
+        let bound = |d: &mut Decoding| {
+            let mut most = d.draft_length.next(self.most).min(d.seq.draft_room(max_total));
+            let from = self.blocks.len();
+            if needs_blocks {
+                let known = d.seq.tokens.len();
+                most = most.min(spare);
+                if !kv.grow(&mut d.table, known + most) {
+                    most = 0;
+                }
+                spare -= most;
+                self.blocks.extend(d.table.readable().ids(known + most));
+            }
+            Bound { most, blocks: from..self.blocks.len() }
+        };
+        planned.iter_mut().map(bound).collect()
     }
 }

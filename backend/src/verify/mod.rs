@@ -137,7 +137,7 @@ fn run_mode(
     let first = make()?;
     let longest = requests.iter().map(|r| r.prompt.len() + r.max_tokens as usize).max().unwrap_or(1);
     let blocks = longest.div_ceil(first.model().cache.block_tokens.max(1) as usize);
-    let config = mode.config(requests, concurrency, blocks, first.model().cache.rewinds);
+    let config = mode.config(requests, concurrency, blocks, &*first);
     let mut server = None;
     let workers = match mode.place {
         Place::OneDevice => Workers::Both(first),

@@ -3,6 +3,7 @@
 use crate::api::GenerateRequest;
 use crate::draft::{Method, Speculation};
 use crate::engine::Config;
+use crate::exec::Executor;
 
 /// Tokens of a speculative draft, in modes that draft.
 pub const DRAFT_TOKENS: u32 = 4;
@@ -37,7 +38,8 @@ pub struct Mode {
     pub tight: bool,
     /// Copies of the requests are aborted among them.
     pub aborts: bool,
-    /// Drafts from every match, however short, so that many are wrong. Only where the model's caches can be rewound.
+    /// Drafts of the model's own drafting layer, or without one from every match, however short, so that many are wrong. Only where
+    /// the model's caches can be rewound.
     pub drafts: bool,
 }
 
@@ -63,8 +65,10 @@ impl Mode {
         requests: &[GenerateRequest],
         concurrency: usize,
         longest_blocks: usize,
-        rewinds: u32,
+        device: &dyn Executor,
     ) -> Config {
+        let rewinds = device.model().cache.rewinds;
+        let ngram = Method::Ngram { prompt_lookup_min: 1, prompt_lookup_max: 3 };
         let longest_output = requests.iter().map(|r| r.max_tokens as usize).max().unwrap_or(1);
         Config {
             max_num_seqs: if self.together { concurrency } else { 1 },
@@ -77,7 +81,7 @@ impl Mode {
             speculation: (self.drafts && rewinds >= DRAFT_TOKENS).then_some(Speculation {
                 num_speculative_tokens: DRAFT_TOKENS as usize,
                 disable_by_batch_size: 0,
-                method: Method::Ngram { prompt_lookup_min: 1, prompt_lookup_max: 3 },
+                method: if device.drafter().is_some() { Method::Mtp } else { ngram },
             }),
             num_blocks: if self.tight { longest_blocks + longest_blocks.div_ceil(2) + 1 } else { 0 },
             ..Config::default()

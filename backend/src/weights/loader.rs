@@ -67,6 +67,12 @@ impl<'a> Loader<'a> {
         self.checkpoint.tensor(name).is_some()
     }
 
+    /// Is there no tensor of such a name? Of a survey, which has none at all, nothing is said to be lacking.
+    #[must_use]
+    pub fn lacks(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        self.asked.is_none() && !self.checkpoint.tensors().any(|t| wanted(t.name()))
+    }
+
     /// The weight `prefix.weight` of `out` x `cols`, in whichever format it is stored.
     pub fn linear(&mut self, prefix: &str, out: usize, cols: usize) -> Linear {
         if self.notes(prefix, &[out, cols], true) {

@@ -34,6 +34,15 @@ pub(crate) fn model(name: &str) -> PathBuf {
     folder().join("models").join(name)
 }
 
+/// The golden Llama with Llama 3's rope scaling.
+pub(crate) fn llama3_rope() -> tempfile::TempDir {
+    let (from, to) = (model("llama"), tempfile::tempdir().expect("a folder"));
+    for (file, name) in [("config_llama3rope.json", "config.json"), ("model.safetensors", "model.safetensors")] {
+        std::fs::copy(from.join(file), to.path().join(name)).expect("a golden");
+    }
+    to
+}
+
 impl Golden {
     pub(crate) fn read(name: &str) -> Self {
         let file = |ext: &str| std::fs::read(folder().join("goldens").join(format!("{name}.{ext}"))).expect("a golden");
@@ -49,11 +58,16 @@ impl Golden {
 
     /// Rows of a two-dimensional tensor.
     pub(crate) fn rows(&self, name: &str) -> Vec<Vec<f32>> {
-        let all = SafeTensors::deserialize(&self.tensors).expect("a golden");
-        let t = all.tensor(name).expect("a tensor of the golden");
-        let values: Vec<f32> = t.data().as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
-        values.chunks_exact(*t.shape().last().expect("a shape")).map(<[f32]>::to_vec).collect()
+        rows(&self.tensors, name)
     }
+}
+
+/// Rows of a two-dimensional tensor of a file.
+pub(crate) fn rows(file: &[u8], name: &str) -> Vec<Vec<f32>> {
+    let all = SafeTensors::deserialize(file).expect("a golden");
+    let t = all.tensor(name).expect("a tensor of the golden");
+    let values: Vec<f32> = t.data().as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
+    values.chunks_exact(*t.shape().last().expect("a shape")).map(<[f32]>::to_vec).collect()
 }
 
 impl Golden {

@@ -1,6 +1,6 @@
 //! What happens inside: residual streams, mixing numbers, router logits, every expert and every index choice.
 
-use crate::golden::{Golden, Prompt, distance, model};
+use crate::golden::{Golden, Prompt, distance, llama3_rope, model};
 use crate::oracle::TOLERANCE;
 use crate::probe::{self, Probe};
 
@@ -134,20 +134,25 @@ fn deepseek_v4_quantized() {
 
 #[test]
 fn grouped_query_models() {
-    for (set, dir) in
-        [("llama", "llama"), ("llama_nvfp4", "llama_nvfp4_ct"), ("qwen3", "qwen3"), ("qwen3moe", "qwen3moe")]
-    {
+    let scaled = llama3_rope();
+    for (set, dir) in [
+        ("llama", model("llama")),
+        ("llama_rope3", scaled.path().to_owned()),
+        ("llama_nvfp4", model("llama_nvfp4_ct")),
+        ("qwen3", model("qwen3")),
+        ("qwen3moe", model("qwen3moe")),
+    ] {
         let golden = Golden::read(set);
         let mut worst = 0f32;
         for p in &golden.prompts {
-            let (probe, _) = probe::run(&model(dir), &p.ids, None);
+            let (probe, _) = probe::run(&dir, &p.ids, None);
             if set == "qwen3moe" {
                 worst = worst.max(check_experts(&golden, p, &probe, 2));
             }
             worst = worst.max(check_sublayers(&golden, p, &probe)).max(check_residual(&golden, p, &probe));
         }
-        println!("{dir} intermediates: largest difference {worst:e}");
-        assert!(worst <= TOLERANCE, "{dir}: {worst}");
+        println!("{set} intermediates: largest difference {worst:e}");
+        assert!(worst <= TOLERANCE, "{set}: {worst}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The engine on real architectures: sixty requests under every kind of load give the tokens that each gives alone.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sluicegate_backend::api::{GenerateRequest, Sampling};
@@ -38,13 +39,14 @@ fn requests(set: &str, count: usize) -> Vec<GenerateRequest> {
         .collect()
 }
 
-fn check(set: &str, dir: &str, count: usize, options: CpuRunOptions) {
+pub(crate) fn check(set: &str, dir: &Path, count: usize, options: CpuRunOptions) {
     let options = CpuRunOptions { block_tokens: 128, blocks: 160, rows: 256, ..options };
-    let mut make = || match open_cpu(&model(dir), &options) {
+    let mut make = || match open_cpu(dir, &options) {
         Ok(executor) => Ok(Box::new(executor) as Box<dyn sluicegate_backend::exec::Executor>),
         Err(e) => Err(e.to_string()),
     };
     let reports = verify::run(&requests(set, count), count, &mut make, &mut |_| {}).expect("the engine runs");
+    let dir = dir.display();
     for r in &reports {
         assert!(r.differences.is_empty(), "{dir}, {}: {:?}", r.mode.name, r.differences);
     }
@@ -55,22 +57,22 @@ fn check(set: &str, dir: &str, count: usize, options: CpuRunOptions) {
 
 #[test]
 fn deepseek_v4() {
-    check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 60, CpuRunOptions::default());
+    check("deepseek_v4_mixed", &model("deepseek_v4_nvfp4_mixed"), 60, CpuRunOptions::default());
 }
 
 /// 8-bit rows, 4-bit index keys, drafts that may be wrong.
 #[test]
 fn deepseek_v4_in_the_formats_it_is_served_with() {
     let options = CpuRunOptions { dtypes: CacheDtypes::FP8, draft_tokens: 4, ..CpuRunOptions::default() };
-    check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 30, options);
+    check("deepseek_v4_mixed", &model("deepseek_v4_nvfp4_mixed"), 30, options);
 }
 
 #[test]
 fn deepseek_v4_in_reference_arithmetic() {
-    check("deepseek_v4_mixed", "deepseek_v4_nvfp4_mixed", 16, CpuRunOptions::reference());
+    check("deepseek_v4_mixed", &model("deepseek_v4_nvfp4_mixed"), 16, CpuRunOptions::reference());
 }
 
 #[test]
 fn qwen3_moe() {
-    check("qwen3moe", "qwen3moe", 60, CpuRunOptions::default());
+    check("qwen3moe", &model("qwen3moe"), 60, CpuRunOptions::default());
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use sluicegate_backend::run::CpuRunOptions;
 
 use crate::drive::{decode, logits, open};
-use crate::golden::{Golden, argmax, distance, model};
+use crate::golden::{Golden, argmax, distance, llama3_rope, model};
 
 /// What an f32 executor may differ by; see the golden's README.
 pub(crate) const TOLERANCE: f32 = 5e-4;
@@ -15,7 +15,7 @@ fn options() -> CpuRunOptions {
     CpuRunOptions { block_tokens: 128, ..CpuRunOptions::reference() }
 }
 
-fn check(set: &str, dir: &Path) {
+pub(crate) fn check(set: &str, dir: &Path) {
     let golden = Golden::read(set);
     let mut runner = open(dir, options());
     let table: Vec<u32> = (0..32).rev().collect();
@@ -61,11 +61,7 @@ fn llama_nvfp4_in_both_layouts() {
 
 #[test]
 fn llama_with_llama3_rope_scaling() {
-    let dir = tempfile::tempdir().unwrap();
-    let from = model("llama");
-    std::fs::copy(from.join("config_llama3rope.json"), dir.path().join("config.json")).unwrap();
-    std::fs::copy(from.join("model.safetensors"), dir.path().join("model.safetensors")).unwrap();
-    check("llama_rope3", dir.path());
+    check("llama_rope3", llama3_rope().path());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_workers::{self as workers, Door, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::Numbers;
+use crate::config::{Numbers, SpeculativeConfig, SpeculativeMethod};
 use crate::engines::read_secret;
 
 /// How long running sequences may take to finish after a signal.
@@ -56,12 +56,15 @@ pub(super) struct Engine {
     /// Context tokens that the KV memory holds.
     #[arg(long, default_value_t = 32768)]
     max_total_tokens: u32,
-    /// Context tokens in one KV block, the same for all workers.
-    #[arg(long, default_value_t = 16)]
-    block_size: u32,
-    /// Most tokens of a speculative draft, the same as the gateway's: DeepSeek-V4's caches keep what taking it back needs.
+    /// Context tokens in one KV block, the same for all workers; absent: what suits the model's caches.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    block_size: Option<u32>,
+    /// Most tokens of a speculative draft, the same for all that share caches: DeepSeek-V4's keep what taking it back needs.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
     num_speculative_tokens: u32,
+    /// Who drafts, the same for all that share caches: the model's own drafting layer has some, too.
+    #[arg(long, value_enum, default_value_t)]
+    speculative_method: SpeculativeMethod,
     /// Number formats, the same as the gateway's.
     #[command(flatten)]
     numbers: Numbers,
@@ -83,13 +86,16 @@ impl Engine {
     /// The model can't be loaded, or an address can't be listened on.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let secret = read_secret(&self.secret_file).map_err(anyhow::Error::msg)?;
+        let tokens = self.num_speculative_tokens as usize;
+        let speculative = (tokens > 0).then(|| SpeculativeConfig::new(self.speculative_method, tokens));
         let options = CpuRunOptions {
-            blocks: self.max_total_tokens.div_ceil(self.block_size.max(1)),
-            block_tokens: self.block_size,
+            blocks: self.max_total_tokens.div_ceil(self.block_size.unwrap_or(16)),
+            block_tokens: self.block_size.unwrap_or(0),
             sequences: self.max_num_seqs,
             rows: self.max_num_batched_tokens,
             threads: self.threads,
             draft_tokens: self.num_speculative_tokens,
+            mtp: speculative.as_ref().is_some_and(|s| s.method == SpeculativeMethod::Mtp),
             ..CpuRunOptions::default()
         };
         let options = self.numbers.of(options);
@@ -97,6 +103,7 @@ impl Engine {
             max_num_seqs: self.max_num_seqs as usize,
             max_num_batched_tokens: self.max_num_batched_tokens as usize,
             max_queued_requests: self.max_queued_requests,
+            speculation: speculative.filter(|_| self.role != Role::Prefill).map(|s| s.speculation()),
             ..Config::default()
         };
         let role = match self.role {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sluicegate_backend::inspect::{Inspection, inspect};
+use sluicegate_backend::inspect::{Drafter, Inspection, inspect};
 
 use crate::config::Numbers;
 
@@ -58,6 +58,18 @@ fn print(found: &Inspection, memory: &[f64]) {
     for (name, layers, bytes) in pools {
         let per_token = bytes as f64 / f64::from(found.cache.block_tokens);
         println!("  {name:<12} {layers:>4} layers {per_token:>12.1} bytes");
+    }
+    match &found.drafter {
+        None => {}
+        Some(Drafter { share, cost: Ok(cost) }) => println!(
+            "drafter        {:.2} M, {:.2} MB on the device, {:.1} KV bytes per token; runs only if speculative_config has the method mtp",
+            share.parameters as f64 / 1e6,
+            mb(cost.weights),
+            cost.kv_bytes_per_token
+        ),
+        Some(Drafter { share, cost: Err(why) }) => {
+            println!("drafter        {:.2} M, can't be run: {why}", share.parameters as f64 / 1e6);
+        }
     }
     if found.cache.state_bytes() > 0 {
         println!("per sequence   {} bytes", found.cache.state_bytes());

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use sluicegate_backend::plan::{DEVICES, Question, WeightFormat, Workload, device, plan};
 use sluicegate_backend::weights::ModelConfig;
 
-use crate::config::{Arithmetic, IndexDtype, KvDtype, Numbers};
+use crate::config::{Arithmetic, IndexDtype, KvDtype, Numbers, SpeculativeMethod};
 
 /// Arguments of `sluicegate plan`.
 #[derive(Debug, Args)]
@@ -29,9 +29,15 @@ pub(super) struct Plan {
     /// Number format of an indexer's cached keys.
     #[arg(long, value_enum, default_value_t)]
     index_cache_dtype: IndexDtype,
-    /// Context tokens in one KV block.
-    #[arg(long, default_value_t = 16)]
-    block_size: u32,
+    /// Context tokens in one KV block; absent: what suits the model's caches.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    block_size: Option<u32>,
+    /// Most tokens of a speculative draft, for which caches and the drafting layer take memory; floors stay those of plain steps.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    num_speculative_tokens: u32,
+    /// Who drafts.
+    #[arg(long, value_enum, default_value_t)]
+    speculative_method: SpeculativeMethod,
     /// Part of a device's memory for weights and caches.
     #[arg(long, default_value_t = 0.9, value_parser = fraction)]
     gpu_memory_utilization: f64,
@@ -94,7 +100,9 @@ impl Plan {
                 Format::Bf16 => WeightFormat::Bf16,
             },
             dtypes: numbers.dtypes(),
-            block_tokens: self.block_size,
+            block_tokens: self.block_size.unwrap_or(0),
+            draft_tokens: self.num_speculative_tokens,
+            mtp: self.num_speculative_tokens > 0 && self.speculative_method == SpeculativeMethod::Mtp,
             memory_utilization: self.gpu_memory_utilization,
             chunk: self.max_num_batched_tokens as usize,
             workload: Workload {

@@ -10,7 +10,7 @@ use sluicegate_backend::exec::Executor;
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_backend::verify::{self, ModeReport};
 
-use crate::config::Numbers;
+use crate::config::{Numbers, SpeculativeMethod};
 use crate::text::Tokenizer;
 
 /// Openings of the built-in prompts; each is used in several lengths and with several samplings.
@@ -41,6 +41,9 @@ pub(super) struct Verify {
     /// Number formats.
     #[command(flatten)]
     numbers: Numbers,
+    /// Who drafts in the modes that draft.
+    #[arg(long, value_enum, default_value_t)]
+    speculative_method: SpeculativeMethod,
     /// Prompts, one a line, instead of the built-in ones; repeated until there is one for each concurrent request.
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
@@ -55,7 +58,8 @@ impl Verify {
         let requests = self.requests()?;
         let options =
             CpuRunOptions { sequences: self.concurrency.max(CpuRunOptions::default().sequences), ..Default::default() };
-        let options = self.numbers.of(CpuRunOptions { draft_tokens: verify::DRAFT_TOKENS, ..options });
+        let mtp = self.speculative_method == SpeculativeMethod::Mtp;
+        let options = self.numbers.of(CpuRunOptions { draft_tokens: verify::DRAFT_TOKENS, mtp, ..options });
         let dir = self.model.clone();
         let mut make = || {
             let executor = open_cpu(&dir, &options).map_err(|e| e.to_string())?;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use serde::Deserialize;
 use sluicegate_backend::draft::{Method, Speculation};
 
@@ -17,8 +18,8 @@ pub struct Engine {
     pub threads: usize,
     /// Context tokens that the KV memory holds, over all sequences.
     pub max_total_tokens: u32,
-    /// Context tokens in one KV block.
-    pub block_size: u32,
+    /// Context tokens in one KV block; absent: what suits the model's caches.
+    pub block_size: Option<u32>,
     /// Tokens that one step may run, prefill chunks and decodes together.
     pub max_num_batched_tokens: u32,
     /// Sequences that may run at once.
@@ -77,16 +78,29 @@ fn four() -> usize {
 }
 
 /// Who guesses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SpeculativeMethod {
     /// What followed the same tokens before, in prompt or output.
+    #[default]
     Ngram,
     /// The checkpoint's own drafting layers.
     Mtp,
 }
 
 impl SpeculativeConfig {
+    /// This method with so many tokens, and otherwise the defaults.
+    #[must_use]
+    pub fn new(method: SpeculativeMethod, num_speculative_tokens: usize) -> Self {
+        Self {
+            method,
+            num_speculative_tokens,
+            prompt_lookup_min: two(),
+            prompt_lookup_max: four(),
+            disable_by_batch_size: four(),
+        }
+    }
+
     /// The engine's settings.
     #[must_use]
     pub fn speculation(&self) -> Speculation {
@@ -117,7 +131,7 @@ impl Default for Engine {
         Self {
             threads: 0,
             max_total_tokens: 32768,
-            block_size: 16,
+            block_size: None,
             max_num_batched_tokens: 512,
             max_num_seqs: 64,
             max_queued_requests: 1024,
@@ -160,7 +174,7 @@ impl Engine {
             "must be given with engine.prefill, and only then",
         )?;
         self.speculative_config.as_ref().map_or(Ok(()), SpeculativeConfig::validate)?;
-        let block = self.block_size;
+        let block = self.block_size.unwrap_or(16);
         require(
             block > 0 && block.is_multiple_of(16) && block <= 4096,
             "engine.block_size",

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use sluicegate_emulate::check::run_cases;
 use sluicegate_emulate::host::{IMAGE, StandIn, Toolchain};
-use sluicegate_kernels::batch::{Batch, Extent, Limits};
+use sluicegate_kernels::batch::{Batch, Extent, Limits, Pass};
 use sluicegate_kernels::cuda::device::{Bench, Cuda, gpus};
 use sluicegate_kernels::ops::{Act, Build, Linear, Operand, Ops, Rows, Step, Table, Vector};
 use sluicegate_kernels::tensor::{Matrix, Values};
@@ -114,7 +114,7 @@ fn build(cuda: &mut Cuda) -> Net {
 fn run(cuda: &mut Cuda, net: &Net, tokens: &[u32]) -> (Step, Vec<f32>) {
     let rows = tokens.len() as u32;
     let extents = [Extent { row: 0, rows, start: 0, table: 0, table_len: 2, slot: 0 }];
-    let batch = Batch { tokens, extents: &extents, block_tables: &[3, 5], samples: &[rows - 1] };
+    let batch = Batch { tokens, extents: &extents, block_tables: &[3, 5], samples: &[rows - 1], pass: Pass::Model };
     let step = cuda.begin(&batch).expect("a step begins");
     if step == Step::Run {
         cuda.embed(net.table, net.x);

@@ -1,7 +1,7 @@
 //! One transformer layer with random weights, over the operations as a model calls them.
 
 use bytes::Bytes;
-use sluicegate_kernels::batch::{Batch, Extent, Limits};
+use sluicegate_kernels::batch::{Batch, Extent, Limits, Pass};
 use sluicegate_kernels::cpu::{Cpu, CpuOptions};
 use sluicegate_kernels::nvfp4;
 use sluicegate_kernels::ops::{
@@ -122,7 +122,8 @@ impl Layer {
             tables.extend_from_slice(&run.table);
         }
         let samples: Vec<u32> = (0..tokens.len() as u32).collect();
-        let batch = Batch { tokens: &tokens, extents: &extents, block_tables: &tables, samples: &samples };
+        let batch =
+            Batch { tokens: &tokens, extents: &extents, block_tables: &tables, samples: &samples, pass: Pass::Model };
         self.cpu.begin(&batch).expect("a step");
         self.forward();
         let mut rows = self.cpu.host(self.logits).expect("logits");

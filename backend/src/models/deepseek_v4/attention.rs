@@ -165,6 +165,7 @@ impl Attention {
             heads,
             scale: (c.head_dim as f32).powf(-0.5),
             window: c.sliding_window,
+            first: 0,
             rows: b.row,
             earlier,
             compressed,
@@ -204,6 +205,12 @@ impl Attention {
         })
     }
 
+    /// Tokens before this position have no rows.
+    pub(super) fn starting_at(mut self, first: usize) -> Self {
+        self.attend.first = first;
+        self
+    }
+
     /// The linears that read the normed input, the low-rank query, a group's heads, all groups.
     pub(super) fn readers(&self) -> [Vec<Linear>; 4] {
         let mut normed = vec![self.q_a, self.kv];
@@ -213,6 +220,13 @@ impl Attention {
         let mut low = vec![self.q_b];
         low.extend(self.indexer.iter().map(|i| i.queries));
         [normed, low, self.o_a.clone(), vec![self.o_b]]
+    }
+
+    /// Keeps the tokens' rows, which is all that later ones see where nothing is compressed.
+    pub(super) fn keep<D: Ops>(&self, device: &mut D, normed: Operand) {
+        device.linear(normed, self.kv, self.buffers.row);
+        device.finish_rows(&self.finish);
+        device.keep_rows(self.buffers.row, &self.attend.earlier);
     }
 
     /// `out = attention(normed)`.

@@ -1,12 +1,13 @@
 //! The caches of one layer: window rows, compressed rows and index keys with their pending states.
 
+use sluicegate_kernels::ops::KvStore;
 use sluicegate_kernels::rows::{Rounding, RowStore};
 use sluicegate_kernels::sparse::Compress;
 
 use crate::exec::PoolSpec;
 use crate::layers::LoadError;
 use crate::models::ModelOptions;
-use crate::weights::config::DeepseekV4 as Config;
+use crate::weights::config::{DeepseekV4 as Config, ModelConfig};
 
 /// Compressors of this ratio overlap and have an indexer.
 pub(super) const INDEXED: usize = 4;
@@ -103,4 +104,20 @@ pub(in crate::models) fn pools(c: &Config, layer: u32, options: ModelOptions) ->
     let compressed = [p.compressor, p.indexer].into_iter().flatten();
     let rest = compressed.flat_map(|c| [c.rows.spec, c.state]);
     std::iter::once(p.window.spec).chain(rest).collect()
+}
+
+/// The streams behind the last layer after each of a block's last tokens, exactly, and how many those are: the drafting layer
+/// reads the last one that is known to be right, and drafts overwrite those after it.
+pub(super) fn streams_pool(config: &ModelConfig, c: &Config, options: ModelOptions) -> (PoolSpec, usize) {
+    let ring = (options.draft_tokens + 1).min(options.block_tokens);
+    let row = RowStore::Plain(KvStore::F32).row_bytes(c.hc_mult * config.hidden_size) as u32;
+    let (layer, tokens_per_row) = (config.num_hidden_layers as u32, options.block_tokens);
+    (PoolSpec { name: "mtp_streams", layer, tokens_per_row, row_bytes: ring * row }, ring as usize)
+}
+
+/// The pools of the drafting layer, in declaration order.
+pub(in crate::models) fn drafting_pools(config: &ModelConfig, c: &Config, options: ModelOptions) -> Vec<PoolSpec> {
+    let mut all = pools(c, config.num_hidden_layers as u32, options);
+    all.push(streams_pool(config, c, options).0);
+    all
 }

@@ -1,24 +1,25 @@
-//! DeepSeek-V4: residual streams with hyper-connections, compressed sparse attention, mixture of experts.
+//! DeepSeek-V4: residual streams with hyper-connections, compressed sparse attention, mixture of experts, a drafting layer.
 
 mod attention;
 mod caches;
 mod compressor;
 mod hyper;
+mod layer;
+mod mtp;
 
-use sluicegate_kernels::moe::Score;
-use sluicegate_kernels::ops::{Act, Operand, Ops, Rows, Vector};
+use sluicegate_kernels::ops::{Act, Ops, Rows};
 
 use super::ModelOptions;
-use crate::layers::decoder::FeedForward as _;
 use crate::layers::embedding::{Ends, EndsNames, EndsWeights};
-use crate::layers::moe::{Moe, MoeRule, MoeWeights, load_expert};
 use crate::layers::rope::frequencies;
 use crate::layers::{Caches, LoadError};
 use crate::weights::config::{DeepseekV4 as Config, ModelConfig};
-use crate::weights::{Checkpoint, Dtype, Loader};
-use attention::{Attention, AttentionBuffers, AttentionOperands, AttentionSetup, AttentionWeights};
-pub(super) use caches::pools;
-use hyper::{Hyper, HyperBuffers, HyperEnd, HyperRule, HyperWeights};
+use crate::weights::{Checkpoint, Loader};
+use attention::{AttentionBuffers, AttentionSetup};
+pub(super) use caches::{drafting_pools, pools};
+use hyper::{HyperBuffers, HyperEnd, HyperRule, HyperWeights};
+use layer::{Layer, LayerKind, LayerWeights, Shared};
+use mtp::{Mtp, MtpWeights};
 
 const NAMES: EndsNames = EndsNames { embedding: "embed.weight", norm: "norm.weight", head: "head.weight" };
 
@@ -26,40 +27,17 @@ struct ModelWeights {
     ends: EndsWeights,
     end: HyperWeights,
     layers: Vec<LayerWeights>,
-}
-
-struct LayerWeights {
-    attention_hyper: HyperWeights,
-    attention_norm: Vec<f32>,
-    attention: AttentionWeights,
-    moe_hyper: HyperWeights,
-    moe_norm: Vec<f32>,
-    moe: MoeWeights,
-}
-
-#[derive(Debug)]
-struct Layer {
-    attention_hyper: Hyper,
-    attention_norm: Vector,
-    attention: Attention,
-    moe_hyper: Hyper,
-    moe_norm: Vector,
-    moe: Moe,
+    mtp: Option<MtpWeights>,
 }
 
 /// The model on a device.
 #[derive(Debug)]
 pub struct DeepseekV4 {
-    eps: f32,
     ends: Ends,
     end: HyperEnd,
     layers: Vec<Layer>,
-    hyper: HyperBuffers,
-    width: usize,
-    streams: Operand,
-    operands: AttentionOperands,
-    /// A sublayer's result.
-    output: Act,
+    shared: Shared,
+    mtp: Option<Mtp>,
 }
 
 pub(super) fn build<D: Ops>(
@@ -72,7 +50,7 @@ pub(super) fn build<D: Ops>(
     let config = checkpoint.config();
     caches::check(v4, options)?;
     let (hidden, n) = (config.hidden_size, v4.hc_mult);
-    let ModelWeights { ends, end, layers } = checkpoint.load(|load| load_model(load, config, v4))?;
+    let ModelWeights { ends, end, layers, mtp } = checkpoint.load(|load| load_model(load, config, v4, options.mtp))?;
     let act = |device: &mut D, width| device.act(Rows::Batch, width);
     let hyper = HyperBuffers {
         streams: act(device, n * hidden),
@@ -87,26 +65,17 @@ pub(super) fn build<D: Ops>(
     let mut setup = AttentionSetup { config, v4, caches, options, ropes, buffers };
     let mut built = Vec::with_capacity(layers.len());
     for (i, w) in layers.iter().enumerate() {
-        built.push(Layer {
-            attention_hyper: Hyper::build(&w.attention_hyper, device, hyper, rule)?,
-            attention_norm: device.vector(&w.attention_norm),
-            attention: Attention::build(&w.attention, device, i as u32, &mut setup)?,
-            moe_hyper: Hyper::build(&w.moe_hyper, device, hyper, rule)?,
-            moe_norm: device.vector(&w.moe_norm),
-            moe: Moe::build(&w.moe, device)?,
-        });
+        built.push(Layer::build(w, device, i as u32, &mut setup, (hyper, rule))?);
     }
     let ends = Ends::build(&ends, device)?;
+    let mtp = mtp.map(|w| Mtp::build(&w, device, &mut setup, (hyper, rule), &ends)).transpose()?;
+    let all = built.iter().chain(mtp.iter().map(Mtp::layer));
     Ok(DeepseekV4 {
-        eps: config.rms_norm_eps,
         end: HyperEnd::build(&end, device, n, rule, ends.last())?,
         ends,
-        hyper,
-        width: hidden,
-        streams: stream_operand(device, &built),
-        operands: attention_operands(device, &built),
-        output: act(device, hidden),
+        shared: Shared::build(device, all, hyper, config.rms_norm_eps),
         layers: built,
+        mtp,
     })
 }
 
@@ -126,39 +95,30 @@ fn attention_buffers<D: Ops>(device: &mut D, c: &Config) -> AttentionBuffers {
     }
 }
 
-fn stream_operand<D: Ops>(device: &mut D, layers: &[Layer]) -> Operand {
-    let readers: Vec<_> = layers.iter().flat_map(|l| [l.attention_hyper.function(), l.moe_hyper.function()]).collect();
-    device.operand(Rows::Batch, &readers)
-}
-
-fn attention_operands<D: Ops>(device: &mut D, layers: &[Layer]) -> AttentionOperands {
-    let mut readers: [Vec<_>; 4] = Default::default();
-    for layer in layers {
-        readers.iter_mut().zip(layer.attention.readers()).for_each(|(all, new)| all.extend(new));
-        readers[0].extend(layer.moe.inputs());
-    }
-    let [normed, low, group, groups] = readers.map(|r| device.operand(Rows::Batch, &r));
-    AttentionOperands { normed, low, group, groups }
-}
-
 impl DeepseekV4 {
     pub(super) fn forward<D: Ops>(&self, device: &mut D) {
-        let HyperBuffers { streams, input, .. } = self.hyper;
-        for stream in 0..streams.width() / self.width {
-            self.ends.embed(device, streams.columns(stream * self.width, self.width));
+        let HyperBuffers { streams, input, .. } = self.shared.hyper;
+        for from in (0..streams.width()).step_by(input.width()) {
+            self.ends.embed(device, streams.columns(from, input.width()));
         }
-        for layer in &self.layers {
-            layer.attention_hyper.before(device, self.streams);
-            device.rms_norm(input, layer.attention_norm, self.eps, self.operands.normed);
-            layer.attention.forward(device, self.operands, self.output);
-            layer.attention_hyper.after(device, self.output);
-            layer.moe_hyper.before(device, self.streams);
-            device.rms_norm(input, layer.moe_norm, self.eps, self.operands.normed);
-            layer.moe.forward(device, self.operands.normed, None, self.output);
-            layer.moe_hyper.after(device, self.output);
-        }
+        self.layers.iter().for_each(|layer| layer.forward(device, &self.shared));
         self.end.forward(device, streams);
         self.ends.head_of_last(device);
+        if let Some(mtp) = &self.mtp {
+            mtp.follow(device, &self.ends, &self.shared);
+        }
+    }
+
+    /// Whether [`Self::draft`] does anything.
+    pub(super) fn drafts(&self) -> bool {
+        self.mtp.is_some()
+    }
+
+    /// The drafting layer, for one row of each sequence.
+    pub(super) fn draft<D: Ops>(&self, device: &mut D) {
+        if let Some(mtp) = &self.mtp {
+            mtp.draft(device, &self.ends, &self.shared);
+        }
     }
 
     pub(super) fn logits(&self) -> Act {
@@ -167,67 +127,22 @@ impl DeepseekV4 {
 }
 
 /// Asks for every tensor.
-pub(super) fn ask(load: &mut Loader<'_>, config: &ModelConfig, v4: &Config) {
-    load_model(load, config, v4);
+pub(super) fn ask(load: &mut Loader<'_>, config: &ModelConfig, v4: &Config, mtp: bool) {
+    load_model(load, config, v4, mtp);
 }
 
-fn load_model(load: &mut Loader<'_>, config: &ModelConfig, v4: &Config) -> ModelWeights {
+fn load_model(load: &mut Loader<'_>, config: &ModelConfig, v4: &Config, mtp: bool) -> ModelWeights {
     let n = v4.hc_mult;
     let ends = EndsWeights::load(load, config, NAMES);
     let end = HyperWeights::load(load, "hc_head", n, n * config.hidden_size, 1);
-    let layers = (0..config.num_hidden_layers).map(|i| load_layer(load, i, config, v4)).collect();
-    // Drafting layers are not run; neither are they an error.
+    let kind = |i: usize| LayerKind { ratio: v4.compress_ratios[i], hashed: i < v4.moe.num_hash_layers };
+    let layers = (0..config.num_hidden_layers)
+        .map(|i| LayerWeights::load(load, &format!("layers.{i}"), kind(i), (config, v4)))
+        .collect();
+    if mtp {
+        return ModelWeights { ends, end, layers, mtp: MtpWeights::load(load, config, v4) };
+    }
+    // A drafting layer that nobody asked for is no error.
     load.ignore(|name| name.starts_with("mtp."));
-    ModelWeights { ends, end, layers }
-}
-
-fn load_layer(load: &mut Loader<'_>, layer: usize, config: &ModelConfig, v4: &Config) -> LayerWeights {
-    let (prefix, hidden, n) = (format!("layers.{layer}"), config.hidden_size, v4.hc_mult);
-    let mut hyper = |name: &str| HyperWeights::load(load, &format!("{prefix}.hc_{name}"), (2 + n) * n, n * hidden, 3);
-    let (attention_hyper, moe_hyper) = (hyper("attn"), hyper("ffn"));
-    let ratio = v4.compress_ratios[layer];
-    LayerWeights {
-        attention_hyper,
-        moe_hyper,
-        attention_norm: load.vector(&format!("{prefix}.attn_norm.weight"), hidden),
-        attention: AttentionWeights::load(load, format!("{prefix}.attn"), hidden, v4, ratio),
-        moe_norm: load.vector(&format!("{prefix}.ffn_norm.weight"), hidden),
-        moe: load_moe(load, format!("{prefix}.ffn"), config, v4, layer < v4.moe.num_hash_layers),
-    }
-}
-
-fn load_moe(load: &mut Loader<'_>, prefix: String, config: &ModelConfig, v4: &Config, hashed: bool) -> MoeWeights {
-    let (c, hidden, names) = (&v4.moe, config.hidden_size, ["w1", "w3", "w2"]);
-    let rule = MoeRule {
-        score: Score::SqrtSoftplus,
-        normalize: c.norm_topk_prob,
-        factor: c.routed_scaling_factor,
-        limit: Some(c.swiglu_limit),
-        per_token: c.num_experts_per_tok,
-    };
-    let mut expert = |e| load_expert(load, &format!("{prefix}.experts.{e}"), names, hidden, c.moe_intermediate_size);
-    let experts = (0..c.n_routed_experts).map(&mut expert).collect();
-    let wide = c.n_shared_experts * c.moe_intermediate_size;
-    let shared = load_expert(load, &format!("{prefix}.shared_experts"), names, hidden, wide);
-    MoeWeights {
-        rule,
-        router: load.linear(&format!("{prefix}.gate"), c.n_routed_experts, hidden),
-        bias: (!hashed).then(|| load.vector(&format!("{prefix}.gate.bias"), c.n_routed_experts)),
-        by_token: hashed.then(|| expert_table(load, &format!("{prefix}.gate.tid2eid"), config.vocab_size, v4)),
-        experts,
-        shared: Some(shared),
-        prefix,
-    }
-}
-
-/// Experts of each token id.
-fn expert_table(load: &mut Loader<'_>, name: &str, vocab: usize, v4: &Config) -> Vec<u32> {
-    let t = load.tensor(name, &[vocab, v4.moe.num_experts_per_tok], &[Dtype::I64, Dtype::I32]);
-    let experts = 0..v4.moe.n_routed_experts as i64;
-    let ids = t.to_i64().unwrap_or_default();
-    if let Some(at) = ids.iter().position(|id| !experts.contains(id)) {
-        let token = at / v4.moe.num_experts_per_tok;
-        load.complain(name, format!("gives token {token} expert {} of {}", ids[at], experts.end));
-    }
-    ids.into_iter().map(|id| id as u32).collect()
+    ModelWeights { ends, end, layers, mtp: None }
 }

@@ -45,6 +45,8 @@ pub struct DeepseekV4 {
     pub hc_eps: f32,
     /// Drafting layers in the checkpoint.
     pub num_nextn_predict_layers: usize,
+    /// Why the first of them can't be run, if it can't.
+    pub mtp_refusal: Option<String>,
 }
 
 /// Experts of DeepSeek-V4.
@@ -100,6 +102,7 @@ struct Raw {
     hc_eps: f64,
     #[serde(default)]
     num_nextn_predict_layers: usize,
+    dspark_block_size: Option<usize>,
 }
 
 pub(super) fn v4(json: &Value) -> Result<DeepseekV4, String> {
@@ -111,6 +114,11 @@ pub(super) fn v4(json: &Value) -> Result<DeepseekV4, String> {
     }
     let mut compress_ratios = raw.compress_ratios;
     // Entries past the decoder's layers describe drafting layers.
+    let mtp_refusal = match (raw.dspark_block_size, compress_ratios.get(raw.num_hidden_layers)) {
+        (Some(_), _) => Some("is part of a DSpark drafter (dspark_block_size), which is not supported".to_owned()),
+        (None, Some(&ratio)) if ratio > 0 => Some(format!("has a compressor of ratio {ratio}, which is not supported")),
+        _ => None,
+    };
     compress_ratios.truncate(raw.num_hidden_layers);
     Ok(DeepseekV4 {
         num_attention_heads: raw.num_attention_heads,
@@ -140,6 +148,7 @@ pub(super) fn v4(json: &Value) -> Result<DeepseekV4, String> {
         hc_sinkhorn_iters: raw.hc_sinkhorn_iters,
         hc_eps: raw.hc_eps as f32,
         num_nextn_predict_layers: raw.num_nextn_predict_layers,
+        mtp_refusal,
     })
 }
 

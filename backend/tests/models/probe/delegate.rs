@@ -112,6 +112,10 @@ impl SparseOps for Probe {
         self.cpu.keep_rows(rows, to);
     }
 
+    fn preceding_rows(&mut self, rows: Act, kept: &WindowPool, out: Act) {
+        self.cpu.preceding_rows(rows, kept, out);
+    }
+
     fn compress(&mut self, args: &Compress) {
         let mut args = *args;
         self.spoil_compress(&mut args);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sluicegate_backend::models::{CacheDtypes, Model, ModelOptions};
 use sluicegate_backend::weights::Checkpoint;
-use sluicegate_kernels::batch::{Batch, Extent, Limits};
+use sluicegate_kernels::batch::{Batch, Extent, Limits, Pass};
 use sluicegate_kernels::cpu::{Arithmetic, Cpu, CpuOptions};
 use sluicegate_kernels::ops::{Act, Build, Linear, Operand, Ops, Rope, Rows, Vector};
 use sluicegate_kernels::sparse::Compress;
@@ -112,7 +112,8 @@ pub(crate) fn run(dir: &Path, tokens: &[u32], mistake: Option<Mistake>) -> (Prob
         selections: Vec::new(),
     };
     let checkpoint = Checkpoint::open(dir).expect("a golden model");
-    let options = ModelOptions { dtypes: CacheDtypes::F32, simulate: false, draft_tokens: 0, block_tokens: 128 };
+    let options =
+        ModelOptions { dtypes: CacheDtypes::F32, simulate: false, draft_tokens: 0, mtp: false, block_tokens: 128 };
     probe.sublayers = 2 * checkpoint.config().num_hidden_layers;
     let (model, _) = Model::build(&checkpoint, options, &mut probe).expect("a golden model builds");
     probe.prepare();
@@ -125,7 +126,7 @@ pub(crate) fn run(dir: &Path, tokens: &[u32], mistake: Option<Mistake>) -> (Prob
     let n = tokens.len() as u32;
     let samples: Vec<u32> = (0..n).collect();
     let extents = [Extent { row: 0, rows: n, start: 0, table: 0, table_len: 8, slot: 0 }];
-    let batch = Batch { tokens, extents: &extents, block_tables: &TABLE, samples: &samples };
+    let batch = Batch { tokens, extents: &extents, block_tables: &TABLE, samples: &samples, pass: Pass::Model };
     probe.begin(&batch).expect("the CPU does not fail");
     model.forward(&mut probe);
     let logits = probe.look(model.logits());

@@ -32,6 +32,8 @@ struct Sources<'a> {
     earlier: Source<'a>,
     older: Option<Older<'a>>,
     window: usize,
+    /// Position of the first token that has a row.
+    first: usize,
     dim: usize,
     block_tokens: usize,
 }
@@ -65,6 +67,7 @@ impl<'a> Sources<'a> {
             earlier: Source { bytes: bytes(args.earlier.pool), layout },
             older,
             window: args.window,
+            first: args.first,
             dim,
             block_tokens,
         }
@@ -73,7 +76,9 @@ impl<'a> Sources<'a> {
     /// The rows that a token sees, one after another: the window's, then the compressed ones, each ascending. This order is the
     /// order of arithmetic.
     fn seen(&self, isa: Isa, at: &Place<'_>) -> Vec<f32> {
-        let (dim, first) = (self.dim, (at.position + 1).saturating_sub(self.window));
+        let dim = self.dim;
+        // A row before the first that counts sees itself, so that there is something to see.
+        let first = (at.position + 1).saturating_sub(self.window).max(self.first).min(at.position);
         let compressed = self.older.as_ref().map_or(0, |o| o.count(at));
         let mut seen = vec![0f32; (at.position + 1 - first + compressed) * dim];
         let (window, compressed) = seen.split_at_mut((at.position + 1 - first) * dim);

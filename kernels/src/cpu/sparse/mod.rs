@@ -7,7 +7,7 @@ mod select;
 
 use self::attend::attend;
 use self::compress::compress;
-use self::rows::{finish_rows, keep_rows, rotate_tails};
+use self::rows::{finish_rows, keep_rows, preceding_rows, rotate_tails};
 use self::select::select;
 use super::Cpu;
 use crate::ops::Act;
@@ -24,6 +24,10 @@ impl SparseOps for Cpu {
 
     fn keep_rows(&mut self, rows: Act, to: &WindowPool) {
         keep_rows(self, rows, to);
+    }
+
+    fn preceding_rows(&mut self, rows: Act, kept: &WindowPool, out: Act) {
+        preceding_rows(self, rows, kept, out);
     }
 
     fn compress(&mut self, args: &Compress) {

@@ -4,7 +4,7 @@ use crate::cpu::isa::versions;
 use crate::cpu::math::{LANES, sum};
 use crate::cpu::norm::rms_norm_in_place;
 use crate::cpu::rope::rotate;
-use crate::cpu::run::for_rows;
+use crate::cpu::run::{for_rows, take};
 use crate::cpu::shared::Split;
 use crate::cpu::{Cpu, Isa};
 use crate::ops::{Act, RopePairs};
@@ -158,4 +158,28 @@ pub(super) fn keep_rows(cpu: &mut Cpu, rows: Act, to: &WindowPool) {
         let bytes = unsafe { pool.part(at, layout.bytes) };
         to.store.write(&source.values[row * source.stride + rows.from as usize..][..width], bytes);
     });
+}
+
+pub(super) fn preceding_rows(cpu: &mut Cpu, rows: Act, kept: &WindowPool, out: Act) {
+    let (width, tokens) = (rows.width(), cpu.limits.block_tokens);
+    assert!(out.width() == width && out.id != rows.id, "{rows:?} can't be moved into {out:?}");
+    let layout = PoolRows::new(kept.store, width, kept.ring);
+    let mut memory = take(&mut cpu.acts, out);
+    let source = &cpu.acts[rows.id as usize];
+    let pool = cpu.pools[kept.pool.0 as usize].lines.bytes();
+    let (step, isa, stride) = (&cpu.step, cpu.isa, memory.stride);
+    let to = Split::new(&mut memory.values);
+    for_rows(&mut cpu.threads, step.tokens.len(), width, &|_, row| {
+        // SAFETY: each row is handed out once.
+        let out = unsafe { to.part(row * stride + out.from as usize, width) };
+        let (position, start) = (step.positions[row] as usize, step.extent(row).start as usize);
+        if position == 0 {
+            out.fill(0.0);
+        } else if position > start {
+            out.copy_from_slice(&source.values[(row - 1) * source.stride + rows.from as usize..][..width]);
+        } else {
+            layout.read(isa, pool, layout.in_ring(step.table(row), position - 1, tokens), out);
+        }
+    });
+    cpu.acts[out.id as usize] = memory;
 }

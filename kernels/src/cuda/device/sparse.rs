@@ -176,6 +176,9 @@ impl Cuda {
     }
 
     fn add_attention(&mut self, args: &SparseAttention) -> Result<(), DeviceError> {
+        if args.first > 0 {
+            return Err(DeviceError("no CUDA kernel attends to a window whose first rows are missing".into()));
+        }
         let mut most_far = 0;
         let far = match args.compressed {
             None => None,
@@ -224,6 +227,10 @@ impl SparseOps for Cuda {
         if let Some(place) = self.keep(place) {
             self.add(calls::keep_rows(self.floats(rows), place, self.step.at()));
         }
+    }
+
+    fn preceding_rows(&mut self, _: Act, _: &WindowPool, _: Act) {
+        self.keep(Err::<(), _>(DeviceError("no CUDA kernel looks one row back, so drafting layers can't run".into())));
     }
 
     fn compress(&mut self, args: &Compress) {
