@@ -9,6 +9,7 @@ use sluicegate_workers::{Expected, PoolConfig, Standing, WorkerPool, WorkerStatu
 
 use crate::config::{Model, Upstream, Workers};
 use crate::engines::read_secret;
+use crate::grammar::TokenSpace;
 use crate::scrape::Family;
 
 /// A model's workers, and what the gateway itself has to know of the model.
@@ -18,8 +19,8 @@ pub struct Pool {
     pub workers: WorkerPool,
     /// Longest sequence.
     pub context_length: u32,
-    /// Ids that end a turn.
-    pub eos_ids: Vec<u32>,
+    /// Its tokens, and those that end a turn.
+    pub space: TokenSpace,
 }
 
 /// All of them, by the model's name.
@@ -115,5 +116,6 @@ fn open(config: &Workers) -> Result<Pool, String> {
         ..PoolConfig::new(config.addresses.clone(), read_secret(&config.secret_file)?)
     };
     let context_length = u32::try_from(model.max_position_embeddings).unwrap_or(u32::MAX);
-    Ok(Pool { workers: WorkerPool::start(pool)?, context_length, eos_ids })
+    let space = TokenSpace { size: model.vocab_size, stop_ids: eos_ids };
+    Ok(Pool { workers: WorkerPool::start(pool)?, context_length, space })
 }

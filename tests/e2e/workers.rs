@@ -53,8 +53,13 @@ impl Pair {
         let pair = Model::workers("pair", self.model.clone(), addresses, self.secret());
         let alone = Model::native("alone", self.model.clone());
         let limits = format!("[limits]\nrequest_timeout_s = {}\n", DEADLINE.as_secs());
-        Server::start(&Config::new().model(alone.template(TEMPLATE)).model(pair.template(TEMPLATE)).extra(&limits))
+        Server::start(&Config::new().model(written(alone)).model(written(pair)).extra(&limits))
     }
+}
+
+/// A format that the golden model's tokens can write, and a prompt of plain text.
+fn written(model: Model) -> Model {
+    model.template(TEMPLATE).format("hermes")
 }
 
 fn request(model: &str, n: usize) -> Value {
@@ -85,17 +90,60 @@ fn a_pair_answers_as_one_process_does() {
 
         let _workers = (pair.start("prefill")?, pair.start("decode")?);
         admin.wait_metric("sluicegate_worker_up", Duration::from_secs(10), 2.0).await?;
-        let mut promised = request("pair", 0);
-        promised["response_format"] = json!({"type": "json_object"});
-        let refused = client.chat(&promised).await?;
-        ensure!(refused.status == 400, "{refused:?}");
-        assert_eq!(refused.json()?["error"]["code"], "grammar_unsupported", "what can't be kept is not promised");
         for n in 0..PROMPTS {
             let alone = client.assemble(&request("alone", n)).await?;
             let paired = client.assemble(&request("pair", n)).await?;
             assert_eq!(alone.comparable(), paired.comparable(), "request {n}");
         }
         Ok(())
+    });
+}
+
+/// Random weights, whose output only a grammar can make a call or JSON.
+#[test]
+fn a_pair_keeps_what_a_request_promises() {
+    block_on(async {
+        let pair = Pair::new()?;
+        let _workers = (pair.start("prefill")?, pair.start("decode")?);
+        let server = pair.gateway()?;
+        let (client, admin) = (server.client()?, server.admin()?);
+        admin.wait_metric("sluicegate_worker_up", Duration::from_secs(10), 2.0).await?;
+        let schema = json!({
+            "type": "object", "additionalProperties": false, "required": ["open", "gate"],
+            "properties": {"open": {"type": "boolean"}, "gate": {"enum": ["upper", "lower"]}},
+        });
+        let obeys = |text: &str| -> Result<()> {
+            let value: Value = serde_json::from_str(text).with_context(|| format!("not JSON: {text}"))?;
+            ensure!(value["open"].is_boolean() && (value["gate"] == "upper" || value["gate"] == "lower"), "{text}");
+            Ok(())
+        };
+        for n in 0..6 {
+            let mut call = request("pair", n);
+            call["max_tokens"] = 400.into();
+            let mut json = call.clone();
+            call["tools"] = json!([{"type": "function", "function": {"name": "move_gate", "parameters": schema}}]);
+            call["tool_choice"] = "required".into();
+            call["parallel_tool_calls"] = false.into();
+            json["response_format"] = json!({"type": "json_schema", "json_schema": {"schema": schema}});
+            for mut asked in [call, json] {
+                let paired = client.assemble(&asked).await?;
+                match paired.tool_calls.as_slice() {
+                    [call] if call.name == "move_gate" => obeys(&call.arguments)?,
+                    [] if asked.get("tools").is_none() => obeys(&paired.content)?,
+                    _ => bail!("{paired:?}"),
+                }
+                asked["model"] = "alone".into();
+                let alone = client.assemble(&asked).await?;
+                assert_eq!(alone.comparable(), paired.comparable(), "request {n}");
+            }
+        }
+        // A wrong one is found by the gateway.
+        let mut wrong = request("pair", 0);
+        wrong["structured_outputs"] = json!({"regex": "[a-"});
+        let refused = client.chat(&wrong).await?;
+        ensure!(refused.status == 400, "{refused:?}");
+        assert_eq!(refused.json()?["error"]["code"], "invalid_grammar");
+        check_idle(&admin).await
     });
 }
 

@@ -15,5 +15,5 @@ mod session;
 mod wire;
 
 pub use pool::{Expected, PoolConfig, Pooled, Standing, WorkerPool, WorkerStatus};
-pub use serve::{Door, ServeError, Worker};
+pub use serve::{Door, Grammars, ServeError, Worker};
 pub use wire::Role;

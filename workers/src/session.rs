@@ -8,7 +8,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use crate::wire::Role;
 
 /// Changes when messages or their meaning change.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Length of an instance and of a nonce.
 const RANDOM: usize = 32;
 

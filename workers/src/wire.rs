@@ -92,14 +92,24 @@ pub(crate) fn submit(number: u64, request: &GenerateRequest, pairing: &Pairing) 
         priority: request.priority,
         deadline_ms: request.deadline.map(left),
         share: request.share,
+        grammar: request.grammar.as_ref().and_then(|g| g.source()).map(|source| source.to_string()),
     }
 }
 
-/// A request as it was sent.
+/// What a gateway has asked for.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    pub(crate) request: GenerateRequest,
+    pub(crate) pairing: Pairing,
+    /// What a grammar is to be compiled from.
+    pub(crate) grammar: Option<String>,
+}
+
+/// A request as it was sent, its grammar still to be compiled.
 ///
 /// # Errors
 /// What makes no sense.
-pub(crate) fn submitted(message: proto::Submit) -> Result<(GenerateRequest, Pairing), EngineError> {
+pub(crate) fn submitted(message: proto::Submit) -> Result<Submitted, EngineError> {
     let invalid = |what: String| EngineError::Invalid(what);
     let s = message.sampling.ok_or_else(|| invalid("the request has no sampling".into()))?;
     let prefill = match message.prefill.as_str() {
@@ -124,13 +134,13 @@ pub(crate) fn submitted(message: proto::Submit) -> Result<(GenerateRequest, Pair
         stop_ids: message.stop_ids,
         max_tokens: message.max_tokens,
         logprobs: logprobs.map_err(|_| invalid("top_logprobs is more than 255".into()))?,
-        // Grammars are the gateway's own objects; requests with one are not sent to workers.
         grammar: None,
         priority: message.priority,
         deadline: message.deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms))),
         share: message.share,
     };
-    Ok((request, Pairing { room: message.room, prefill, output: message.output }))
+    let pairing = Pairing { room: message.room, prefill, output: message.output };
+    Ok(Submitted { request, pairing, grammar: message.grammar })
 }
 
 /// An event as it is sent.

@@ -10,6 +10,7 @@ pub(crate) use guide::Guide;
 pub(crate) use pool::MaskPool;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::exec::TokenMask;
 
@@ -17,6 +18,10 @@ use crate::exec::TokenMask;
 pub trait Grammar: Debug + Send + Sync {
     /// A matcher for one generation, before its first token.
     fn matcher(&self) -> Box<dyn Matcher>;
+    /// What it was compiled from, for a process that compiles it anew for the same model. None: it can't be sent.
+    fn source(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// One generation's place in its grammar.

@@ -1,7 +1,8 @@
 //! `sluicegate engine`: a worker process without a gateway.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,6 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Numbers, SpeculativeConfig, SpeculativeMethod};
 use crate::engines::read_secret;
+use crate::grammar::Compiler;
+use crate::text::Tokenizer;
 
 /// How long running sequences may take to finish after a signal.
 const GRACE: Duration = Duration::from_secs(30);
@@ -111,7 +114,8 @@ impl Engine {
             Role::Decode => workers::Role::Decode,
             Role::Both => workers::Role::Both,
         };
-        let door = Door { role, listen: self.listen, transfer_listen: self.transfer_listen, secret };
+        let grammars = (self.role != Role::Prefill).then(|| compiler(&self.model)).flatten();
+        let door = Door { role, listen: self.listen, transfer_listen: self.transfer_listen, secret, grammars };
         let executor = open_cpu(&self.model, &options).with_context(|| self.model.display().to_string())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
         runtime.block_on(async {
@@ -136,5 +140,16 @@ impl Engine {
             worker.shutdown(GRACE).await;
             Ok(())
         })
+    }
+}
+
+/// What compiles the grammars of requests, if the model folder has a tokenizer.
+fn compiler(model: &Path) -> Option<Arc<dyn workers::Grammars>> {
+    match Tokenizer::load(&model.join("tokenizer.json")) {
+        Ok(tokenizer) => Some(Arc::new(Compiler::new(Arc::clone(tokenizer.vocabulary())))),
+        Err(error) => {
+            tracing::warn!(%error, "requests with a grammar will be refused");
+            None
+        }
     }
 }

@@ -11,6 +11,7 @@ use sluicegate_backend::grammar::Grammar;
 
 use super::gate::Gate;
 use super::matcher::{Compiled, Parts, Shared};
+use super::sent::source;
 use super::source::Spec;
 use super::tokens::{TokenSpace, environment};
 use crate::plugins::Start;
@@ -33,7 +34,7 @@ pub struct Grammars {
     vocabulary: Arc<Vocabulary>,
     space: TokenSpace,
     factories: Mutex<VecDeque<(Vec<u32>, Arc<ParserFactory>)>>,
-    compiled: Mutex<VecDeque<(String, Arc<Compiled>)>>,
+    compiled: Mutex<VecDeque<(Arc<str>, Arc<Compiled>)>>,
 }
 
 impl fmt::Debug for Grammars {
@@ -54,13 +55,13 @@ impl Grammars {
     /// # Errors
     /// What is wrong with the rules.
     pub fn compile(&self, spec: &Spec) -> Result<Arc<dyn Grammar>, GrammarError> {
-        let key = spec.key();
-        if let Some(known) = recent(&self.compiled, |(k, _)| *k == key) {
-            return Ok(Arc::new(Shared(known.1)));
+        let source = source(spec, &self.space).map_err(|error| GrammarError(error.to_string()))?;
+        if let Some((source, compiled)) = recent(&self.compiled, |(known, _)| *known == source) {
+            return Ok(Arc::new(Shared { compiled, source }));
         }
         let compiled = Arc::new(self.build(spec).map_err(|reason| GrammarError(short(&reason)))?);
-        keep(&self.compiled, (key, Arc::clone(&compiled)), KEPT);
-        Ok(Arc::new(Shared(compiled)))
+        keep(&self.compiled, (Arc::clone(&source), Arc::clone(&compiled)), KEPT);
+        Ok(Arc::new(Shared { compiled, source }))
     }
 
     fn build(&self, spec: &Spec) -> Result<Compiled, String> {
@@ -113,7 +114,7 @@ impl Grammars {
 }
 
 /// The entry for which `is` holds, which becomes the most recent one.
-fn recent<T: Clone>(list: &Mutex<VecDeque<T>>, is: impl Fn(&T) -> bool) -> Option<T> {
+pub(super) fn recent<T: Clone>(list: &Mutex<VecDeque<T>>, is: impl Fn(&T) -> bool) -> Option<T> {
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
     let at = list.iter().position(is)?;
     let entry = list.remove(at)?;
@@ -121,7 +122,7 @@ fn recent<T: Clone>(list: &Mutex<VecDeque<T>>, is: impl Fn(&T) -> bool) -> Optio
     Some(entry)
 }
 
-fn keep<T>(list: &Mutex<VecDeque<T>>, entry: T, most: usize) {
+pub(super) fn keep<T>(list: &Mutex<VecDeque<T>>, entry: T, most: usize) {
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
     list.push_front(entry);
     list.truncate(most);

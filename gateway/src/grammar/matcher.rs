@@ -61,15 +61,22 @@ fn take(matcher: &mut Matcher, factory: &ParserFactory, bytes: &[u8]) -> Result<
 
 /// A compiled grammar that is shared: cloning the handle is all that a request costs before its first mask.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) Arc<Compiled>);
+pub(super) struct Shared {
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) source: Arc<str>,
+}
 
 impl grammar::Grammar for Shared {
+    fn source(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.source))
+    }
+
     fn matcher(&self) -> Box<dyn grammar::Matcher> {
-        let at = match &self.0.gate {
-            None => Place::Inside(Box::new(self.0.fresh())),
+        let at = match &self.compiled.gate {
+            None => Place::Inside(Box::new(self.compiled.fresh())),
             Some(_) => Place::Before(Vec::new()),
         };
-        Box::new(Guide { grammar: Arc::clone(&self.0), at })
+        Box::new(Guide { grammar: Arc::clone(&self.compiled), at })
     }
 }
 

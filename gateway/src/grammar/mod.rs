@@ -5,9 +5,11 @@
 mod compile;
 mod gate;
 mod matcher;
+mod sent;
 mod source;
 mod tokens;
 
 pub use compile::{GrammarError, Grammars};
+pub use sent::Compiler;
 pub use source::{Rule, Spec};
 pub use tokens::TokenSpace;

@@ -1,6 +1,7 @@
 //! What a grammar is made from.
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::plugins::Start;
@@ -9,7 +10,7 @@ use crate::plugins::Start;
 const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,24}";
 
 /// One way in which text may be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
     /// Any JSON object.
     JsonObject,
@@ -24,7 +25,7 @@ pub enum Rule {
 }
 
 /// What the generated text must match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Any one of these.
     pub any_of: Vec<Rule>,
@@ -35,11 +36,6 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Names the same grammar as an equal spec.
-    pub(super) fn key(&self) -> String {
-        format!("{self:?}")
-    }
-
     pub(super) fn grammar(&self) -> Result<TopLevelGrammar, String> {
         if let [rule] = self.any_of.as_slice() {
             return Ok(TopLevelGrammar { grammars: vec![rule.grammar()?], max_tokens: None });

@@ -1,11 +1,12 @@
 //! A model's tokens as llguidance wants them: a trie of their bytes.
 
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
+use serde::{Deserialize, Serialize};
 
 use crate::text::Vocabulary;
 
 /// What a grammar must know of the engine that it guides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenSpace {
     /// Number of logits.
     pub size: usize,

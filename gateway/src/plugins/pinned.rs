@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::bindings::{grammar, render};
 use super::descriptor::{Descriptor, Plugin};
 use super::error::PluginError;
@@ -48,7 +50,7 @@ pub struct Constraint {
 }
 
 /// Where a grammar begins to apply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
     /// From the first generated token.
     Immediately,

@@ -73,10 +73,10 @@ fn route(
             Arc::new(Native::new(native.dir.display().to_string(), engine))
         }
         UpstreamConfig::Workers(_) => {
-            let Pool { workers, context_length: limit, eos_ids } =
+            let Pool { workers, context_length: limit, space } =
                 pools.get(&model.name).ok_or("its pool of workers was not started")?.clone();
             context_length = Some(context_length.map_or(limit, |length| length.min(limit)));
-            Arc::new(Workers::new(model.name.clone(), workers, limit as usize, eos_ids))
+            Arc::new(Workers::new(model.name.clone(), workers, limit as usize, space))
         }
         UpstreamConfig::Replay(replay) => {
             let recordings = Recordings::load(&replay.file).map_err(|error| error.to_string())?;

@@ -10,6 +10,7 @@ use sluicegate_workers::{Pooled, WorkerPool};
 use super::native::{piece, refused, request};
 use super::{Job, Piece, Started, Upstream};
 use crate::error::Error;
+use crate::grammar::TokenSpace;
 
 /// A pool of workers, under a name.
 #[derive(Debug)]
@@ -17,14 +18,14 @@ pub struct Workers {
     name: String,
     pool: WorkerPool,
     context_length: usize,
-    eos_ids: Vec<u32>,
+    space: TokenSpace,
 }
 
 impl Workers {
-    /// An upstream for a pool that serves a model with these limits. `name` is for logs and metrics.
+    /// An upstream for a pool that serves a model with these tokens. `name` is for logs and metrics.
     #[must_use]
-    pub fn new(name: impl Into<String>, pool: WorkerPool, context_length: usize, eos_ids: Vec<u32>) -> Self {
-        Self { name: name.into(), pool, context_length, eos_ids }
+    pub fn new(name: impl Into<String>, pool: WorkerPool, context_length: usize, space: TokenSpace) -> Self {
+        Self { name: name.into(), pool, context_length, space }
     }
 }
 
@@ -37,8 +38,12 @@ impl Upstream for Workers {
         true
     }
 
+    fn token_space(&self) -> Option<TokenSpace> {
+        Some(self.space.clone())
+    }
+
     fn submit(&self, job: Job) -> BoxFuture<'_, Result<Started, Error>> {
-        let request = request(job, self.context_length, &self.eos_ids);
+        let request = request(job, self.context_length, &self.space.stop_ids);
         Box::pin(async move {
             let generation = self.pool.submit(request).await.map_err(refused)?;
             Ok(Started { pieces: Box::pin(Tokens(generation)), prompt_tail: None })

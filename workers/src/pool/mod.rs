@@ -102,8 +102,8 @@ impl WorkerPool {
     /// # Errors
     /// The request is invalid or refused, or no pair of workers came up in time.
     pub async fn submit(&self, request: GenerateRequest) -> Result<Pooled, EngineError> {
-        if request.grammar.is_some() {
-            let why = "grammars are followed by the engine in the gateway's process only, not by workers";
+        if request.grammar.as_ref().is_some_and(|grammar| grammar.source().is_none()) {
+            let why = "this grammar can't be sent to workers: its source is not known";
             return Err(EngineError::Invalid(why.into()));
         }
         let (events, pooled) = mpsc::channel(LAG);

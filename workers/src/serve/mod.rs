@@ -4,6 +4,7 @@ mod outgoing;
 mod service;
 mod session;
 
+use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use sluicegate_backend::api::{EngineError, GenerateRequest, Pairing};
 use sluicegate_backend::engine::{Config, Engine, Generation, PrefillServer, Secret, StartError, Stats, Workers};
 use sluicegate_backend::exec::Executor;
+use sluicegate_backend::grammar::Grammar;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +21,8 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use crate::session::require_loopback;
-use crate::wire::Role;
 use crate::wire::proto::worker_server::WorkerServer;
+use crate::wire::{Role, Submitted};
 use service::{Service, describe};
 
 /// Streams of one connection; sessions need one each.
@@ -41,6 +43,17 @@ pub struct Door {
     pub transfer_listen: SocketAddr,
     /// What gateways and the other workers know too.
     pub secret: Secret,
+    /// Compiles the grammars of requests; without it requests with one are refused.
+    pub grammars: Option<Arc<dyn Grammars>>,
+}
+
+/// Compiles what gateways send; the gateway's own code, since a grammar's source is in its words.
+pub trait Grammars: Debug + Send + Sync {
+    /// A grammar for the model's tokens. May take a good part of a second: it is called on a thread that may block.
+    ///
+    /// # Errors
+    /// What is wrong with the source.
+    fn compile(&self, source: &str) -> Result<Arc<dyn Grammar>, String>;
 }
 
 /// Why a worker did not start.
@@ -59,14 +72,33 @@ pub enum ServeError {
     },
 }
 
-/// The engine behind the door.
+/// What is behind the door.
 #[derive(Debug)]
-enum Served {
+struct Served {
+    engine: Behind,
+    grammars: Option<Arc<dyn Grammars>>,
+}
+
+/// The engine.
+#[derive(Debug)]
+enum Behind {
     Engine(Engine),
     Prefill(PrefillServer),
 }
 
 impl Served {
+    fn submit(&self, asked: Submitted) -> Result<Generation, EngineError> {
+        let Submitted { mut request, pairing, grammar } = asked;
+        if let Some(source) = grammar {
+            let lack = "this worker follows no grammars: its model folder has no tokenizer.json that it can read";
+            let grammars = self.grammars.as_ref().ok_or_else(|| EngineError::Grammar(lack.into()))?;
+            request.grammar = Some(grammars.compile(&source).map_err(EngineError::Grammar)?);
+        }
+        self.engine.submit(request, pairing)
+    }
+}
+
+impl Behind {
     fn submit(&self, request: GenerateRequest, pairing: Pairing) -> Result<Generation, EngineError> {
         match self {
             Self::Engine(engine) => engine.submit_paired(request, pairing),
@@ -120,19 +152,19 @@ impl Worker {
         let listener = TcpListener::bind(address).await.map_err(|e| refuse(e.to_string()))?;
         let model = executor.model().clone();
         let capacity = executor.capacity();
-        let served = match door.role {
-            Role::Both => Served::Engine(Engine::start(Workers::Both(executor), config)?),
+        let engine = match door.role {
+            Role::Both => Behind::Engine(Engine::start(Workers::Both(executor), config)?),
             Role::Decode => {
                 let secret = door.secret.clone();
-                Served::Engine(Engine::start(Workers::Paired { decode: executor, secret }, config)?)
+                Behind::Engine(Engine::start(Workers::Paired { decode: executor, secret }, config)?)
             }
             Role::Prefill => {
                 let secret = door.secret.clone();
-                Served::Prefill(PrefillServer::start(executor, config, door.transfer_listen, secret)?)
+                Behind::Prefill(PrefillServer::start(executor, config, door.transfer_listen, secret)?)
             }
         };
-        let transfer = if let Served::Prefill(server) = &served { Some(server.address()) } else { None };
-        let served = Arc::new(served);
+        let transfer = if let Behind::Prefill(server) = &engine { Some(server.address()) } else { None };
+        let served = Arc::new(Served { engine, grammars: door.grammars });
         let stop = CancellationToken::new();
         let info = describe(door.role, &model, capacity, transfer).map_err(|e: io::Error| refuse(e.to_string()))?;
         let real = listener.local_addr().map_err(|e| refuse(e.to_string()))?;
@@ -156,19 +188,19 @@ impl Worker {
     /// What it is doing.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.served.stats()
+        self.served.engine.stats()
     }
 
     /// Why it can serve nothing more, if it can't.
     #[must_use]
     pub fn failure(&self) -> Option<EngineError> {
-        self.served.failure()
+        self.served.engine.failure()
     }
 
     /// Lets what runs finish for at most `grace`, then ends everything. Says whether all of it finished.
     pub async fn shutdown(mut self, grace: Duration) -> bool {
         let served = Arc::clone(&self.served);
-        let drained = tokio::task::spawn_blocking(move || served.shutdown(grace)).await.unwrap_or(false);
+        let drained = tokio::task::spawn_blocking(move || served.engine.shutdown(grace)).await.unwrap_or(false);
         self.stop.cancel();
         let _ = (&mut self.task).await;
         drained

@@ -36,8 +36,8 @@ impl Outgoing {
     fn status(&self) -> proto::Status {
         proto::Status {
             // The type always serializes.
-            stats: serde_json::to_vec(&self.served.stats()).unwrap_or_default(),
-            failure: self.served.failure().map(|e| e.to_string()).unwrap_or_default(),
+            stats: serde_json::to_vec(&self.served.engine.stats()).unwrap_or_default(),
+            failure: self.served.engine.failure().map(|e| e.to_string()).unwrap_or_default(),
         }
     }
 }

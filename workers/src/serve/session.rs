@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_backend::api::Event;
+use sluicegate_backend::api::{EngineError, Event};
 use sluicegate_backend::engine::Generation;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -80,7 +80,13 @@ impl Session {
     fn submit(&mut self, submit: Submit) {
         let number = submit.request;
         let say = self.say.clone();
-        let generation = submitted(submit).and_then(|(request, pairing)| self.served.submit(request, pairing));
+        if submit.grammar.is_some() {
+            let credit = Arc::new(Semaphore::new(CREDIT as usize));
+            let task = self.tasks.spawn(guided(submit, Arc::clone(&self.served), Arc::clone(&credit), say));
+            self.running.insert(number, Running { task, credit });
+            return;
+        }
+        let generation = submitted(submit).and_then(|asked| self.served.submit(asked));
         let generation = match generation {
             Ok(generation) => generation,
             Err(error) => {
@@ -94,6 +100,20 @@ impl Session {
         let credit = Arc::new(Semaphore::new(CREDIT as usize));
         let task = self.tasks.spawn(forward(number, generation, Arc::clone(&credit), say));
         self.running.insert(number, Running { task, credit });
+    }
+}
+
+/// A request whose grammar is compiled first, beside the session's other work.
+async fn guided(submit: Submit, served: Arc<Served>, credit: Arc<Semaphore>, say: mpsc::Sender<Said>) -> u64 {
+    let number = submit.request;
+    let submitted = move || submitted(submit).and_then(|asked| served.submit(asked));
+    let panicked = |_| Err(EngineError::Grammar("the compiler of grammars panicked; see the log".into()));
+    match tokio::task::spawn_blocking(submitted).await.unwrap_or_else(panicked) {
+        Ok(generation) => forward(number, generation, credit, say).await,
+        Err(error) => {
+            let _ = say.send(said(number, Event::Failed(error))).await;
+            number
+        }
     }
 }
 

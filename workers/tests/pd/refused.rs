@@ -4,11 +4,13 @@
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_backend::api::{EngineError, Event, Pairing};
+use sluicegate_backend::api::{EngineError, Event, GenerateRequest, Pairing};
 use sluicegate_backend::engine::{Config, Engine, PrefillServer, Secret, Workers};
 use sluicegate_backend::exec::Executor;
+use sluicegate_backend::grammar::{Grammar, Matcher};
 use sluicegate_backend::models::{CacheDtypes, IndexCacheDtype, KvCacheDtype};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_workers::{Door, Expected, PoolConfig, Role, Standing, Worker, WorkerPool};
@@ -99,7 +101,8 @@ async fn workers_with_different_cache_formats_refuse_each_other() {
     }
     assert_eq!(server.stats().prompt_tokens_total, 0);
     let worker = async |role, options| {
-        let door = Door { role, listen: any_port(), transfer_listen: any_port(), secret: secret() };
+        let (listen, transfer_listen) = (any_port(), any_port());
+        let door = Door { role, listen, transfer_listen, secret: secret(), grammars: None };
         Worker::start(door, deepseek(options), &Config::default()).await.unwrap()
     };
     let (prefill, decode) = (worker(Role::Prefill, plain).await, worker(Role::Decode, rows).await);
@@ -110,13 +113,39 @@ async fn workers_with_different_cache_formats_refuse_each_other() {
     assert!(refused.contains("page layout") && refused.contains("cache formats"), "{refused}");
 }
 
+/// A grammar with or without a source, which nobody here can compile.
+#[derive(Debug)]
+struct Written(Option<&'static str>);
+
+impl Grammar for Written {
+    fn matcher(&self) -> Box<dyn Matcher> {
+        unreachable!("it is compiled by the worker or by nobody")
+    }
+
+    fn source(&self) -> Option<Arc<str>> {
+        self.0.map(Arc::from)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grammar_that_cannot_be_kept_is_not_forgotten() {
+    let worker = start(Role::Both, &Size::default()).await;
+    let pool = pool(&[&worker], |_| {}).await;
+    let guided = |source| GenerateRequest { grammar: Some(Arc::new(Written(source))), ..request(&mut Dice(37)) };
+    let unsent = pool.submit(guided(None)).await.unwrap_err().to_string();
+    assert!(unsent.contains("can't be sent to workers"), "{unsent}");
+    let refused = pool.submit(guided(Some("start: \"yes\""))).await.unwrap_err().to_string();
+    assert!(refused.contains("follows no grammars") && refused.contains("tokenizer.json"), "{refused}");
+    probe(&pool, &mut Dice(38)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn off_loopback_nothing_plain_is_accepted() {
     let outside: SocketAddr = "192.0.2.1:9000".parse().unwrap();
     let refused = WorkerPool::start(PoolConfig::new(vec![outside], secret())).unwrap_err();
     assert!(refused.contains("not a loopback address") && refused.contains("TLS tunnel"), "{refused}");
     for (listen, transfer_listen) in [(outside, any_port()), (any_port(), outside)] {
-        let door = Door { role: Role::Prefill, listen, transfer_listen, secret: secret() };
+        let door = Door { role: Role::Prefill, listen, transfer_listen, secret: secret(), grammars: None };
         let device = Box::new(HashDevice::new(8, 2, 8, false));
         let refused = Worker::start(door, device, &Config::default()).await.err().map(|e| e.to_string());
         assert!(refused.as_ref().is_some_and(|why| why.contains("not a loopback address")), "{refused:?}");

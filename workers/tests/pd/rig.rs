@@ -69,7 +69,7 @@ pub(crate) async fn start_on(
 ) -> Held {
     let gate = Gate::default();
     let device = Gated { inner: device, gate: gate.clone() };
-    let door = Door { role, listen, transfer_listen, secret: secret() };
+    let door = Door { role, listen, transfer_listen, secret: secret(), grammars: None };
     let worker = Worker::start(door, Box::new(device), &size.config).await.unwrap();
     Held { worker, gate }
 }
