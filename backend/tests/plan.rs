@@ -144,8 +144,9 @@ fn blocks_suit_the_caches() {
 /// A model without experts is spread by copies or by cutting, and the text says so.
 #[test]
 fn a_model_without_experts_is_not_said_to_spread_them() {
-    let text = ask(&ModelConfig::read(&golden("llama")).unwrap(), "h200", 2);
-    let text = text.to_string();
+    let like = ask(&published("deepseek_v4_flash.json"), "h200", 2).question;
+    let question = Question { dtypes: CacheDtypes::BF16, format: WeightFormat::Bf16, ..like };
+    let text = plan(&ModelConfig::read(&golden("llama")).unwrap(), question).unwrap().to_string();
     assert!(text.contains("data-parallel over 2, the whole model on each") && !text.contains("experts"), "{text}");
 }
 
