@@ -136,6 +136,11 @@ fn blocks_suit_the_caches() {
         let once = |tokens: u32| bytes(tokens) - each * u64::from(tokens) / 4096;
         assert!(once(tokens) * 4096 <= 2 * each * u64::from(tokens), "{name} {dtypes:?}");
         assert!(tokens <= 128 || once(tokens / 2) * 4096 > each * u64::from(tokens), "{name} {dtypes:?}");
+        // A short context has no large blocks.
+        let mut short = config.clone();
+        short.max_position_embeddings = 4096;
+        let sized = ModelOptions { block_tokens: 0, ..wanted(0) }.sized(&short);
+        assert_eq!(sized.block_tokens, tokens.min(128), "{name} {dtypes:?}");
         // What is asked for is what is given, as far as the caches divide it.
         assert_eq!(wanted(48).block_tokens, if name.starts_with("Deepseek") { 128 } else { 48 });
     }

@@ -122,14 +122,15 @@ pub fn cache_spec(config: &ModelConfig, options: ModelOptions) -> Result<CacheSp
     })
 }
 
-/// Most tokens in a block that is not asked for.
+/// Most tokens in a block that is not asked for, and fewest such blocks in the longest sequence.
 const LARGEST_BLOCK: u32 = 4096;
+const FEWEST_BLOCKS: u32 = 64;
 
 impl ModelOptions {
     /// With a block size that every cache divides: the next one from what [`ModelOptions::block_tokens`] asks for. Where that is 0,
     /// what suits the caches: a block of many tokens is found again less often and left half empty more often, and one of few
     /// repeats what a block keeps once (a window's rows, a compressor's pending state) more often. That may take up to twice as much
-    /// as the tokens' own rows.
+    /// as the tokens' own rows, if the longest sequence then has at least 64 blocks.
     #[must_use]
     pub fn sized(self, config: &ModelConfig) -> Self {
         let smallest = match &config.family {
@@ -151,10 +152,9 @@ impl ModelOptions {
         let Some((large, larger)) = bytes(LARGEST_BLOCK).zip(bytes(2 * LARGEST_BLOCK)) else { return smallest };
         let in_tokens = larger - large;
         let once = large - in_tokens;
+        let most = LARGEST_BLOCK.min(config.max_position_embeddings as u32 / FEWEST_BLOCKS);
         let fits = |tokens: &u32| once <= 2 * in_tokens / LARGEST_BLOCK as usize * *tokens as usize;
-        std::iter::successors(Some(smallest), |t| Some(2 * t))
-            .find(|t| fits(t) || *t >= LARGEST_BLOCK)
-            .unwrap_or(smallest)
+        std::iter::successors(Some(smallest), |t| Some(2 * t)).find(|t| fits(t) || 2 * t > most).unwrap_or(smallest)
     }
 
     /// Refuses drafting layers that the config says can't be run.
