@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use sluicegate_backend::api::GenerateRequest;
 use sluicegate_backend::engine::{Config, Engine, Workers};
 use sluicegate_backend::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
 
 use crate::device::HashDevice;
-use crate::drive::{Dice, Running, Setup, assert_idle, finish, request};
+use crate::drive::{Dice, Received, Running, Setup, assert_idle, finish, poll, request};
 
 /// Two ranks behind one executor. Everything that reaches a device comes through here, so what is equal after each call
 /// is equal for ever; nothing is voted on, and no rank has a queue of its own that could differ.
@@ -57,6 +58,18 @@ impl Executor for Ranks {
     }
 }
 
+/// Reads both streams a few events at a time, so that neither can end before the other has begun.
+fn read_in_turn(engine: &Engine, requests: [GenerateRequest; 2]) {
+    let mut streams = requests.map(|r| (engine.submit(r.clone()).unwrap(), Received::default(), r));
+    while streams.iter().any(|(_, received, _)| !received.is_over()) {
+        for (stream, received, _) in streams.iter_mut().filter(|(_, received, _)| !received.is_over()) {
+            poll(stream, received, 4);
+        }
+        std::thread::yield_now();
+    }
+    streams.iter().for_each(|(_, received, request)| received.assert_exact(request, false));
+}
+
 #[test]
 fn ranks_stay_in_step_through_a_storm_of_aborts() {
     let config = Config { max_queued_requests: 2000, kv_offloading_bytes: 5000, ..Config::default() };
@@ -73,6 +86,10 @@ fn ranks_stay_in_step_through_a_storm_of_aborts() {
         }
     }
     drop(streams);
+    assert_idle(&engine);
+    // How often a storm preempts is up to the clock. Two that each need most of the blocks cannot both keep theirs.
+    let large = |token| GenerateRequest { prompt: vec![token; 8], max_tokens: 160, stop_ids: vec![], ..request(&mut Dice(5)) };
+    read_in_turn(&engine, [large(10), large(11)]);
     assert!(assert_idle(&engine).preempted_total > 0);
     let probe = request(&mut dice);
     finish(engine.submit(probe.clone()).unwrap()).assert_exact(&probe, false);
