@@ -88,9 +88,17 @@ impl Package {
     }
 }
 
-/// The Cargo that runs this task.
+/// The Cargo that runs this task, without what it told this task about `xtask`: a dependency's build script that looks
+/// at `CARGO_MANIFEST_DIR` would run again, with all that stands on it, when people call Cargo themselves.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let of_this_package = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_"];
+        if name.to_str().is_some_and(|name| of_this_package.iter().any(|start| name.starts_with(start))) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
