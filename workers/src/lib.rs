@@ -12,6 +12,7 @@
 mod pool;
 mod serve;
 mod session;
+mod tls;
 mod wire;
 
 pub use pool::{Expected, PoolConfig, Pooled, Standing, WorkerPool, WorkerStatus};

@@ -1,7 +1,5 @@
 //! Who may talk: both sides prove that they know the shared secret, each for the other's random bytes.
 
-use std::net::SocketAddr;
-
 use sluicegate_backend::engine::Secret;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
@@ -57,15 +55,4 @@ pub(crate) fn is_signed(metadata: &MetadataMap, secret: &Secret, instance: &[u8]
     let bytes = |key| metadata.get_bin(key).and_then(|v| v.to_bytes().ok());
     let (Some(nonce), Some(proof)) = (bytes(NONCE), bytes(PROOF)) else { return false };
     nonce.len() == RANDOM && secret.proves(&[b"gateway", instance, &nonce], &proof)
-}
-
-/// Whether an address may be used: sessions and links carry no encryption.
-pub(crate) fn require_loopback(address: SocketAddr) -> Result<(), String> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    Err(format!(
-        "{address} is not a loopback address; sessions and links between workers are not encrypted, so between hosts \
-         run them through a TLS tunnel (stunnel, a WireGuard address on loopback) and name its local end"
-    ))
 }

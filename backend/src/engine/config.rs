@@ -87,7 +87,7 @@ pub enum Workers {
 /// A prefill worker in another process.
 #[derive(Clone, Debug)]
 pub struct PrefillPeer {
-    /// Where it listens; loopback, because links are not encrypted.
+    /// Where it listens.
     pub address: SocketAddr,
     /// What it knows too.
     pub secret: Secret,
@@ -130,14 +130,9 @@ pub enum StartError {
     /// Prefill and decode devices that do not hold the same model in the same layout.
     #[error("prefill and decode executors differ in {0}; both must load the same model with the same cache layout")]
     Mismatch(&'static str),
-    /// The address of a prefill worker that cannot be used.
-    #[error("cannot use the prefill worker at {address}: {why}")]
-    Peer {
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        why: String,
-    },
+    /// No encryption for links.
+    #[error("cannot set up TLS for links between workers: {0}")]
+    Tls(String),
     /// Speculation that this model can't do.
     #[error("the model cannot be decoded speculatively: {0}")]
     Speculation(&'static str),

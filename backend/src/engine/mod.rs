@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use crate::transfer::remote::{Secret, ServeError, layout};
+pub use crate::transfer::remote::{Identity, Secret, ServeError, layout};
 pub use config::{Config, PrefillPeer, StartError, Workers};
 pub use prefill_server::PrefillServer;
 pub(crate) use shared::{Live, Phase, QueuePlace, Shared};

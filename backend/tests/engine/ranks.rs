@@ -88,7 +88,8 @@ fn ranks_stay_in_step_through_a_storm_of_aborts() {
     drop(streams);
     assert_idle(&engine);
     // How often a storm preempts is up to the clock. Two that each need most of the blocks cannot both keep theirs.
-    let large = |token| GenerateRequest { prompt: vec![token; 8], max_tokens: 160, stop_ids: vec![], ..request(&mut Dice(5)) };
+    let large =
+        |token| GenerateRequest { prompt: vec![token; 8], max_tokens: 160, stop_ids: vec![], ..request(&mut Dice(5)) };
     read_in_turn(&engine, [large(10), large(11)]);
     assert!(assert_idle(&engine).preempted_total > 0);
     let probe = request(&mut dice);

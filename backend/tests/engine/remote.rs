@@ -5,10 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use sluicegate_backend::api::GenerateRequest;
-use sluicegate_backend::engine::{Config, Engine, PrefillPeer, PrefillServer, Secret, StartError, Workers};
+use sluicegate_backend::engine::{Engine, PrefillPeer, Secret, Workers};
 use sluicegate_backend::verify::Place;
 
-use crate::device::HashDevice;
 use crate::drive::{Dice, Setup, assert_idle, finish, request, secret};
 
 fn linked() -> Setup {
@@ -126,14 +125,14 @@ fn a_request_that_is_too_large_for_the_prefill_worker_is_refused_by_it() {
     assert!(got.failed.unwrap().contains("takes 1 to 39 tokens, not 50"));
 }
 
+/// A peer of a release without TLS, or a stranger, gets an alert and nothing else.
 #[test]
-fn off_loopback_nothing_plain_is_accepted() {
-    let device = || Box::new(HashDevice::new(8, 2, 8, false));
-    let outside: SocketAddr = "192.0.2.1:9000".parse().unwrap();
-    let served = PrefillServer::start(device(), &Config::default(), outside, secret());
-    assert!(matches!(served, Err(StartError::Serve(e)) if e.why.contains("not a loopback address")));
-    let workers = Workers::Remote { prefill: PrefillPeer { address: outside, secret: secret() }, decode: device() };
-    let dialed = Engine::start(workers, &Config::default()).map(|_| ());
-    assert!(matches!(dialed, Err(StartError::Peer { why, .. }) if why.contains("not a loopback address")));
+fn nothing_plain_is_accepted() {
+    let server = linked().serve("127.0.0.1:0");
+    let mut plain = TcpStream::connect(server.address()).unwrap();
+    plain.write_all(b"sluice\x01\n and a hello of an older release, in clear").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(answer.is_empty() || answer[0] == 21, "a TLS alert, not {answer:?}");
     assert!(Secret::new("short").is_none());
 }

@@ -19,6 +19,8 @@ use crate::text::Tokenizer;
 
 /// How long running sequences may take to finish after a signal.
 const GRACE: Duration = Duration::from_secs(30);
+/// Port for decode workers, where none is named.
+const TRANSFER_PORT: u16 = 8998;
 /// How often the engine is asked whether it has failed.
 const LOOK: Duration = Duration::from_millis(200);
 /// Threads that move messages; computing has its own.
@@ -44,12 +46,12 @@ pub(super) struct Engine {
     /// Model folder, the same for all workers and the gateway.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Where gateways connect; a loopback address, because sessions are not encrypted. Port 0 is any free port.
+    /// Where gateways connect, over TLS that both sides authenticate with the secret. Port 0 is any free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8999")]
     listen: SocketAddr,
-    /// Where decode workers fetch pages from a prefill worker; a loopback address too.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8998")]
-    transfer_listen: SocketAddr,
+    /// Where decode workers fetch pages from a prefill worker, encrypted likewise [default: port 8998 of --listen's address]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    transfer_listen: Option<SocketAddr>,
     /// File with the secret that gateways and workers share, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
@@ -115,7 +117,8 @@ impl Engine {
             Role::Both => workers::Role::Both,
         };
         let grammars = (self.role != Role::Prefill).then(|| compiler(&self.model)).flatten();
-        let door = Door { role, listen: self.listen, transfer_listen: self.transfer_listen, secret, grammars };
+        let transfer_listen = self.transfer_listen.unwrap_or(SocketAddr::new(self.listen.ip(), TRANSFER_PORT));
+        let door = Door { role, listen: self.listen, transfer_listen, secret, grammars };
         let executor = open_cpu(&self.model, &options).with_context(|| self.model.display().to_string())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
         runtime.block_on(async {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sluicegate_backend::draft::{Method, Speculation};
 
 use super::numbers::{Arithmetic, IndexDtype, KvDtype, Numbers};
-use super::{Broken, require};
+use super::{Broken, require, require_reachable};
 
 /// `[engine]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -163,11 +163,7 @@ impl Engine {
         at_least_one(self.max_total_tokens as usize, "max_total_tokens")?;
         at_least_one(self.max_num_batched_tokens as usize, "max_num_batched_tokens")?;
         at_least_one(self.max_num_seqs as usize, "max_num_seqs")?;
-        require(
-            self.prefill.is_none_or(|address| address.ip().is_loopback()),
-            "engine.prefill",
-            "must be a loopback address: links are not encrypted",
-        )?;
+        self.prefill.map_or(Ok(()), |address| require_reachable(address, "engine.prefill"))?;
         require(
             self.prefill.is_some() == self.prefill_secret_file.is_some(),
             "engine.prefill_secret_file",

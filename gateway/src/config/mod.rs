@@ -1,6 +1,6 @@
 //! The configuration file as types. Unknown keys are refused, and every error names its line and key.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -163,4 +163,10 @@ fn line_of(text: &str, offset: usize) -> usize {
 /// `Ok` when `holds`, else the broken rule.
 fn require(holds: bool, key: impl Into<String>, message: impl Into<String>) -> Result<(), Broken> {
     if holds { Ok(()) } else { Err((key.into(), message.into())) }
+}
+
+/// An address to connect to, which one that is only good for listening is not.
+fn require_reachable(address: SocketAddr, key: impl Into<String>) -> Result<(), Broken> {
+    let reachable = !address.ip().is_unspecified() && address.port() != 0;
+    require(reachable, key, format!("nobody can be reached at {address}; name the worker's own address and port"))
 }

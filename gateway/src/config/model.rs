@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{Broken, require};
+use super::{Broken, require, require_reachable};
 use crate::generate::Malformed;
 use crate::route::Show;
 
@@ -157,8 +157,7 @@ impl Workers {
         require(!addresses.is_empty(), at("upstream.workers.addresses"), "must name at least one worker")?;
         for (i, address) in addresses.iter().enumerate() {
             let key = || at(&format!("upstream.workers.addresses[{i}]"));
-            let why = format!("{address} is not a loopback address: sessions are not encrypted; use a TLS tunnel");
-            require(address.ip().is_loopback(), key(), why)?;
+            require_reachable(*address, key())?;
             require(!addresses[..i].contains(address), key(), format!("{address} is named twice"))?;
         }
         require(self.silence_ms >= 500, at("upstream.workers.silence_ms"), "must be at least 500")?;

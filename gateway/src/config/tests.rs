@@ -79,7 +79,9 @@ fn errors_name_line_and_key() {
         format!("[[model]]\nname = \"m\"\n[model.upstream.workers]\n{keys}addresses = [{addresses}]\n{more}")
     };
     check(&workers("", ""), "upstream.workers.addresses: must name at least one worker");
-    check(&workers("\"192.0.2.1:9\"", ""), "addresses[0]: 192.0.2.1:9 is not a loopback address");
+    check(&workers("\"0.0.0.0:9\"", ""), "addresses[0]: nobody can be reached at 0.0.0.0:9");
+    check(&workers("\"192.0.2.1:0\"", ""), "addresses[0]: nobody can be reached at 192.0.2.1:0");
+    check("[engine]\nprefill = \"0.0.0.0:9\"", "engine.prefill: nobody can be reached at 0.0.0.0:9");
     check(&workers("\"127.0.0.1:9\", \"127.0.0.1:9\"", ""), "addresses[1]: 127.0.0.1:9 is named twice");
     check(&workers("\"127.0.0.1:9\"", "silence_ms = 10"), "upstream.workers.silence_ms: must be at least 500");
     check("[plugins.limits]\nisolation = \"none\"", "test.toml:2: plugins.limits.isolation: ");

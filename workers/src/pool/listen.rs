@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_backend::engine::Identity;
 use tonic::Streaming;
 
 use super::PoolConfig;
@@ -15,11 +16,11 @@ use crate::wire::proto::FromWorker;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// Runs until it is aborted.
-pub(super) async fn keep_up(member: Arc<Member>, config: Arc<PoolConfig>) {
+pub(super) async fn keep_up(member: Arc<Member>, config: Arc<PoolConfig>, identity: Identity) {
     let mut pause = PAUSES.0;
     loop {
         // Hello and the first status, at leisure: a machine that starts many processes is slow.
-        let met = tokio::time::timeout(config.silence * 3, meet(member.address, &config)).await;
+        let met = tokio::time::timeout(config.silence * 3, meet(member.address, &config, &identity)).await;
         match met {
             Ok(Ok((session, inbound))) => {
                 pause = PAUSES.0;

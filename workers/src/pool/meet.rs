@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use sluicegate_backend::engine::Identity;
 use tokio::sync::mpsc;
 use tonic::transport::Endpoint;
 use tonic::{Request, Status, Streaming};
@@ -13,6 +14,7 @@ use tonic::{Request, Status, Streaming};
 use super::PoolConfig;
 use super::session::{Info, Session};
 use crate::session::{VERSION, WorkerClaim, random, sign};
+use crate::tls;
 use crate::wire::Role;
 use crate::wire::proto::worker_client::WorkerClient;
 use crate::wire::proto::{self, FromWorker, HelloReply, HelloRequest, ToWorker};
@@ -51,14 +53,15 @@ impl Stream for Outgoing {
 pub(super) async fn meet(
     address: SocketAddr,
     config: &PoolConfig,
+    identity: &Identity,
 ) -> Result<(Arc<Session>, Streaming<FromWorker>), String> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| e.to_string())?;
     let endpoint = endpoint
         .connect_timeout(config.silence)
-        .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW);
-    let channel = endpoint.connect().await.map_err(|e| format!("cannot connect: {}", root(&e)))?;
+    let channel =
+        tls::connect(endpoint, address, identity).await.map_err(|e| format!("cannot connect: {}", root(&e)))?;
     let mut client = WorkerClient::new(channel).max_decoding_message_size(WINDOW as usize * 16);
     let nonce = random().map_err(|e| format!("the system has no randomness: {e}"))?;
     let hello = HelloRequest { version: VERSION, nonce: nonce.to_vec() };
@@ -97,11 +100,21 @@ fn check(reply: &HelloReply, nonce: &[u8], address: SocketAddr, config: &PoolCon
         return Err(format!("it serves another model: {own:?}, where the gateway's folder has {expected:?}"));
     }
     let transfer = match role {
-        Role::Prefill => Some(reply.transfer.parse().map_err(|_| "it prefills and names no address for pages")?),
+        Role::Prefill => Some(reachable(&reply.transfer, address)?),
         Role::Decode | Role::Both => None,
     };
     tracing::debug!(worker = %address, release = reply.release, "a worker said hello");
     Ok(Info { role, layout: reply.layout.clone(), transfer })
+}
+
+/// Where pages are fetched. A worker that listens on every address of its host is reached where the gateway reaches it.
+fn reachable(transfer: &str, worker: SocketAddr) -> Result<SocketAddr, String> {
+    let mut transfer: SocketAddr =
+        transfer.parse().map_err(|_| "it prefills and names no address for pages".to_owned())?;
+    if transfer.ip().is_unspecified() {
+        transfer.set_ip(worker.ip());
+    }
+    Ok(transfer)
 }
 
 fn said(status: &Status) -> String {

@@ -15,11 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_backend::api::{EngineError, GenerateRequest};
-use sluicegate_backend::engine::Secret;
+use sluicegate_backend::engine::{Identity, Secret};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::session::require_loopback;
 pub use meet::Expected;
 pub use pooled::Pooled;
 use room::Rooms;
@@ -82,17 +81,19 @@ impl WorkerPool {
     /// Begins to keep sessions with the workers, on the present Tokio runtime. They need not be up.
     ///
     /// # Errors
-    /// There is no worker, or an address that may not be used.
+    /// There is no worker, or TLS can't be set up.
     pub fn start(config: PoolConfig) -> Result<Self, String> {
         if config.workers.is_empty() {
             return Err("a pool needs at least one worker".into());
         }
-        config.workers.iter().try_for_each(|address| require_loopback(*address))?;
+        let identity = Identity::of(&config.secret).map_err(|e| e.to_string())?;
         let config = Arc::new(config);
         let changed = Arc::new(watch::Sender::new(()));
         let member = |address: &SocketAddr| Arc::new(Member::new(*address, Arc::clone(&changed)));
         let members: Arc<[Arc<Member>]> = config.workers.iter().map(member).collect();
-        let keep = |member: &Arc<Member>| tokio::spawn(listen::keep_up(Arc::clone(member), Arc::clone(&config)));
+        let keep = |member: &Arc<Member>| {
+            tokio::spawn(listen::keep_up(Arc::clone(member), Arc::clone(&config), identity.clone()))
+        };
         let tasks = members.iter().map(keep).collect();
         Ok(Self(Arc::new(Inner { config, members, changed, rooms: Rooms::default(), tasks })))
     }

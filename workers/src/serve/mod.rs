@@ -11,16 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_backend::api::{EngineError, GenerateRequest, Pairing};
-use sluicegate_backend::engine::{Config, Engine, Generation, PrefillServer, Secret, StartError, Stats, Workers};
+use sluicegate_backend::engine::{
+    Config, Engine, Generation, Identity, PrefillServer, Secret, StartError, Stats, Workers,
+};
 use sluicegate_backend::exec::Executor;
 use sluicegate_backend::grammar::Grammar;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
-use crate::session::require_loopback;
+use crate::tls::Incoming;
 use crate::wire::proto::worker_server::WorkerServer;
 use crate::wire::{Role, Submitted};
 use service::{Service, describe};
@@ -148,7 +149,7 @@ impl Worker {
     pub async fn start(door: Door, executor: Box<dyn Executor>, config: &Config) -> Result<Self, ServeError> {
         let address = door.listen;
         let refuse = |why: String| ServeError::Listen { address, why };
-        require_loopback(address).map_err(refuse)?;
+        let identity = Identity::of(&door.secret).map_err(|e| refuse(e.to_string()))?;
         let listener = TcpListener::bind(address).await.map_err(|e| refuse(e.to_string()))?;
         let model = executor.model().clone();
         let capacity = executor.capacity();
@@ -169,7 +170,8 @@ impl Worker {
         let info = describe(door.role, &model, capacity, transfer).map_err(|e: io::Error| refuse(e.to_string()))?;
         let real = listener.local_addr().map_err(|e| refuse(e.to_string()))?;
         let service = Service::new(Arc::clone(&served), door.secret, info, stop.clone());
-        let task = tokio::spawn(serve(listener, service, stop.clone()));
+        let incoming = Incoming::of(listener, &identity, stop.clone());
+        let task = tokio::spawn(serve(incoming, service, stop.clone()));
         Ok(Self { address: real, transfer, served, stop, task })
     }
 
@@ -214,7 +216,7 @@ impl Drop for Worker {
     }
 }
 
-async fn serve(listener: TcpListener, service: Service, stop: CancellationToken) {
+async fn serve(incoming: Incoming, service: Service, stop: CancellationToken) {
     let served = Server::builder()
         .max_concurrent_streams(STREAMS)
         .initial_stream_window_size(WINDOW)
@@ -222,7 +224,7 @@ async fn serve(listener: TcpListener, service: Service, stop: CancellationToken)
         .http2_keepalive_interval(Some(KEEP_ALIVE.0))
         .http2_keepalive_timeout(Some(KEEP_ALIVE.1))
         .add_service(WorkerServer::new(service).max_decoding_message_size(WINDOW as usize * 16))
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop.cancelled_owned());
+        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "the worker's door is closed");
     }

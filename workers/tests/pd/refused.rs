@@ -1,7 +1,7 @@
 //! Who is not let in, and what is not accepted: wrong secrets, other models, plain addresses, rooms and pairs that make
 //! no sense (case S12).
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -139,17 +139,33 @@ async fn a_grammar_that_cannot_be_kept_is_not_forgotten() {
     probe(&pool, &mut Dice(38)).await;
 }
 
+/// A gateway without TLS gets an alert and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn off_loopback_nothing_plain_is_accepted() {
-    let outside: SocketAddr = "192.0.2.1:9000".parse().unwrap();
-    let refused = WorkerPool::start(PoolConfig::new(vec![outside], secret())).unwrap_err();
-    assert!(refused.contains("not a loopback address") && refused.contains("TLS tunnel"), "{refused}");
-    for (listen, transfer_listen) in [(outside, any_port()), (any_port(), outside)] {
-        let door = Door { role: Role::Prefill, listen, transfer_listen, secret: secret(), grammars: None };
-        let device = Box::new(HashDevice::new(8, 2, 8, false));
-        let refused = Worker::start(door, device, &Config::default()).await.err().map(|e| e.to_string());
-        assert!(refused.as_ref().is_some_and(|why| why.contains("not a loopback address")), "{refused:?}");
-    }
+async fn nothing_plain_is_accepted() {
+    let worker = start(Role::Both, &Size::default()).await;
+    let address = worker.worker.address();
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut plain = TcpStream::connect(address).unwrap();
+        plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let _ = plain.read_to_end(&mut answer);
+        answer
+    });
+    let answer = answer.await.unwrap();
+    assert!(answer.is_empty() || answer[0] == 21, "a TLS alert, not {answer:?}");
+}
+
+/// Workers that listen on every address of their host are paired by the address at which the gateway reaches them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_may_listen_on_every_address() {
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let size = Size::default();
+    let prefill = crate::rig::start_at(Role::Prefill, &size, (everywhere, everywhere)).await;
+    let decode = crate::rig::start_at(Role::Decode, &size, (everywhere, everywhere)).await;
+    let ports = [&prefill, &decode].map(|held| SocketAddr::from(([127, 0, 0, 1], held.worker.address().port())));
+    let pool = WorkerPool::start(PoolConfig::new(ports.to_vec(), secret())).unwrap();
+    until(Duration::from_secs(5), "both workers are up", || crate::rig::all_up(&pool)).await;
+    probe(&pool, &mut Dice(37)).await;
 }
 
 /// Rooms and pairs are a gateway's business, and a worker checks them all the same.

@@ -22,8 +22,11 @@ struct Door {
 const DOORS: [Door; 10] = [
     Door { name: "llguidance", places: &["gateway/src/grammar/", "plugins/laws/"] },
     Door { name: "wasmtime", places: &["gateway/src/plugins/"] },
-    Door { name: "rustls", places: &["gateway/src/tls", "gateway/src/upstream/"] },
-    Door { name: "tokio_rustls", places: &["gateway/src/tls", "gateway/src/upstream/"] },
+    Door {
+        name: "rustls",
+        places: &["gateway/src/tls", "gateway/src/upstream/", "backend/src/transfer/remote/tls/", "workers/src/tls.rs"],
+    },
+    Door { name: "tokio_rustls", places: &["gateway/src/tls", "gateway/src/upstream/", "workers/src/tls.rs"] },
     Door { name: "tokenizers", places: &["gateway/src/text/"] },
     Door { name: "minijinja", places: &["gateway/src/text/"] },
     Door { name: "safetensors", places: &["backend/src/weights/"] },

@@ -63,17 +63,16 @@ pub(in crate::engine) fn start(workers: Workers, config: &Config, limits: Limits
     let count = if matches!(workers, Workers::Split { .. }) { 2 } else { 1 };
     let shared = Shared::new(count, config.max_queued_requests);
     let (send, inbox) = sync_channel(config.max_queued_requests);
+    let tls = |e: std::io::Error| StartError::Tls(e.to_string());
     let makes: Vec<(&str, Make)> = match workers {
         Workers::Both(device) => vec![("engine", both(device, inbox, config.clone(), limits))],
         Workers::Split { prefill, decode } => split((prefill, decode), inbox, config, limits, &shared),
         Workers::Remote { prefill, decode } => {
-            let links = Links::new(prefill.secret, decode.model(), &shared);
-            let address = prefill.address;
-            Links::check(address).map_err(|e| StartError::Peer { address, why: e.to_string() })?;
-            vec![("decode", remote_decode((links, Some(address)), decode, inbox, config, limits))]
+            let links = Links::new(prefill.secret, decode.model(), &shared).map_err(tls)?;
+            vec![("decode", remote_decode((links, Some(prefill.address)), decode, inbox, config, limits))]
         }
         Workers::Paired { decode, secret } => {
-            let links = Links::new(secret, decode.model(), &shared);
+            let links = Links::new(secret, decode.model(), &shared).map_err(tls)?;
             vec![("decode", remote_decode((links, None), decode, inbox, config, limits))]
         }
     };

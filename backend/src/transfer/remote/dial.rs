@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::hello::{self, End, Secret};
 use super::link::{self, LinkEvent};
+use super::tls::{Identity, Secured};
 use crate::engine::{Phase, Shared};
 use crate::exec::ModelSpec;
 
@@ -20,6 +21,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
     secret: Secret,
+    identity: Identity,
     layout: [u8; 32],
     shared: Arc<Shared>,
 }
@@ -31,28 +33,23 @@ pub(crate) struct Dialer {
 }
 
 impl Links {
-    pub(crate) fn new(secret: Secret, model: &ModelSpec, shared: &Arc<Shared>) -> Self {
-        Self { secret, layout: hello::layout(model), shared: Arc::clone(shared) }
-    }
-
-    /// Whether links to this address are allowed.
-    pub(crate) fn check(address: SocketAddr) -> io::Result<()> {
-        link::require_loopback(address)
+    pub(crate) fn new(secret: Secret, model: &ModelSpec, shared: &Arc<Shared>) -> io::Result<Self> {
+        let identity = Identity::of(&secret)?;
+        Ok(Self { secret, identity, layout: hello::layout(model), shared: Arc::clone(shared) })
     }
 
     /// Keeps a link to `address` up, on a thread of its own, until the engine stops or the dialer is dropped.
     pub(crate) fn dial(&self, address: SocketAddr) -> io::Result<Dialer> {
-        Self::check(address)?;
         let (send, events) = sync_channel(EVENTS);
         let own = self.clone();
         let keep_up = move || {
             let (mut id, mut pause) = (0, PAUSES.0);
             while own.shared.phase() != Phase::Stopping {
                 let heard = match own.connect(address) {
-                    Ok(stream) => {
+                    Ok(link) => {
                         id += 1;
                         pause = PAUSES.0;
-                        link::run(stream, id, &send, &own.shared)
+                        link::run(link, id, &send, &own.shared)
                     }
                     Err(error) => {
                         tracing::warn!(%address, %error, "no link to the prefill worker");
@@ -72,10 +69,11 @@ impl Links {
         Ok(Dialer { events })
     }
 
-    fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+    fn connect(&self, address: SocketAddr) -> io::Result<Secured> {
         let stream = TcpStream::connect_timeout(&address, link::SILENCE)?;
         link::prepare(&stream)?;
-        hello::exchange(&mut &stream, End::Sink, &self.secret, &self.layout)?;
-        Ok(stream)
+        let mut link = Secured::connect(stream, &self.identity)?;
+        hello::exchange(&mut link, End::Sink, &self.secret, &self.layout)?;
+        Ok(link)
     }
 }

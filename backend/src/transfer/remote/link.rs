@@ -1,13 +1,14 @@
 //! One connection: a thread that reads frames, a thread that writes them, and the handle that a worker holds.
 
 use std::io::{self, BufReader, BufWriter, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use super::frame::{self, Body, Frame};
+use super::tls::{Secured, Writer};
 use crate::engine::Shared;
 
 /// Frames that may wait to be written, and to be taken by the worker.
@@ -88,20 +89,20 @@ impl LinkHandle {
     }
 }
 
+/// Ends the connection when either of its threads ends, which wakes the other and tells the peer.
+struct Ended(TcpStream);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
 impl Drop for LinkHandle {
     fn drop(&mut self) {
         // Wakes both threads; the peer sees the end.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
-}
-
-/// Links carry no encryption.
-pub(super) fn require_loopback(address: SocketAddr) -> io::Result<()> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    let why = format!("{address} is not a loopback address; links are not encrypted, use a TLS tunnel between hosts");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Prepares a connection for the first exchange, which must not hang.
@@ -112,30 +113,31 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Runs an authenticated connection until it ends. `Up` is sent first, `Down` last. Says whether anyone hears them.
-pub(super) fn run(stream: TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) -> bool {
-    let why = match carry(&stream, id, events, shared) {
+pub(super) fn run(link: Secured, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) -> bool {
+    let why = match carry(link, id, events, shared) {
         Ok(()) => "the worker is gone".to_owned(),
         Err(e) => e.to_string(),
     };
-    let _ = stream.shutdown(Shutdown::Both);
     let heard = events.send(LinkEvent::Down(id, why)).is_ok();
     shared.wake();
     heard
 }
 
-fn carry(stream: &TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) -> io::Result<()> {
+fn carry(link: Secured, id: u64, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) -> io::Result<()> {
     let (frames, to_write) = sync_channel(QUEUED);
-    let writer = stream.try_clone()?;
+    let ended = Ended(link.stream().try_clone()?);
+    let (stream, writers) = (ended.0.try_clone()?, Ended(ended.0.try_clone()?));
+    let (reader, writer) = link.split();
     let queued = Arc::<Queued>::default();
     let (own, counted) = (Arc::clone(shared), Arc::clone(&queued));
-    let write = move || write_all(&writer, &to_write, &counted, &own);
+    let write = move || write_all(writer, &to_write, &counted, &own, &writers);
     std::thread::Builder::new().name("sluicegate-link".into()).spawn(write)?;
-    let up = LinkEvent::Up(LinkHandle { id, frames, queued, stream: stream.try_clone()? });
+    let up = LinkEvent::Up(LinkHandle { id, frames, queued, stream });
     if events.send(up).is_err() {
         return Ok(());
     }
     shared.wake();
-    let mut from = BufReader::with_capacity(1 << 18, stream);
+    let mut from = BufReader::with_capacity(1 << 18, reader);
     loop {
         let frame = frame::read(&mut from)?;
         if frame.body == Body::Ping {
@@ -149,8 +151,8 @@ fn carry(stream: &TcpStream, id: u64, events: &SyncSender<LinkEvent>, shared: &A
     }
 }
 
-fn write_all(stream: &TcpStream, frames: &Receiver<Frame>, queued: &Queued, shared: &Shared) {
-    let mut to = BufWriter::with_capacity(1 << 18, stream);
+fn write_all(writer: Writer, frames: &Receiver<Frame>, queued: &Queued, shared: &Shared, _: &Ended) {
+    let mut to = BufWriter::with_capacity(1 << 18, writer);
     let mut write = || -> io::Result<bool> {
         match frames.recv_timeout(PING) {
             Ok(frame) => {
@@ -175,5 +177,4 @@ fn write_all(stream: &TcpStream, frames: &Receiver<Frame>, queued: &Queued, shar
     while write().unwrap_or(false) {
         shared.wake();
     }
-    let _ = stream.shutdown(Shutdown::Both);
 }

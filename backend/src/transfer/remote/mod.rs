@@ -1,8 +1,8 @@
 //! Prefill in another process: the transfer protocol over TCP.
 //!
 //! One link (connection) carries both directions of many transfers. Its threads only move frames; all decisions are
-//! made by the two workers, each of which owns its end's state machine. Links are authenticated by a shared secret and
-//! are refused off loopback, because they are not encrypted.
+//! made by the two workers, each of which owns its end's state machine. Links are encrypted, and authenticated by a
+//! shared secret.
 
 mod carrier;
 mod dial;
@@ -14,9 +14,11 @@ mod link;
 mod outbound;
 mod outlet;
 mod serve;
+mod tls;
 
 pub use hello::{Secret, layout};
 pub use serve::ServeError;
+pub use tls::Identity;
 
 pub(crate) use dial::Links;
 pub(crate) use inbound::RemoteIn;

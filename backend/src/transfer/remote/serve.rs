@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::hello::{self, End, Secret};
 use super::link::{self, LinkEvent};
+use super::tls::{Identity, Secured};
 use crate::engine::{Phase, Shared};
 use crate::exec::ModelSpec;
 
@@ -42,24 +43,25 @@ pub(crate) fn listen(
     shared: &Arc<Shared>,
 ) -> Result<Listener, ServeError> {
     let failed = |e: io::Error| ServeError { address, why: e.to_string() };
-    link::require_loopback(address).map_err(failed)?;
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let real = listener.local_addr().map_err(failed)?;
     let (send, events) = sync_channel(EVENTS);
-    let (layout, shared) = (hello::layout(model), Arc::clone(shared));
-    let accept = move || accept_all(&listener, &Arc::new(secret), layout, &send, &shared);
+    let known = Known { identity: Identity::of(&secret).map_err(failed)?, secret, layout: hello::layout(model) };
+    let shared = Arc::clone(shared);
+    let accept = move || accept_all(&listener, &Arc::new(known), &send, &shared);
     std::thread::Builder::new().name("sluicegate-door".into()).spawn(accept).map_err(failed)?;
     Ok(Listener { address: real, events })
 }
 
-fn accept_all(
-    listener: &TcpListener,
-    secret: &Arc<Secret>,
+/// What a decode worker has to know and to have.
+struct Known {
+    identity: Identity,
+    secret: Secret,
     layout: [u8; 32],
-    events: &SyncSender<LinkEvent>,
-    shared: &Arc<Shared>,
-) {
+}
+
+fn accept_all(listener: &TcpListener, known: &Arc<Known>, events: &SyncSender<LinkEvent>, shared: &Arc<Shared>) {
     let mut id = 0;
     while shared.phase() != Phase::Stopping {
         let Ok((stream, peer)) = listener.accept() else {
@@ -67,10 +69,10 @@ fn accept_all(
             continue;
         };
         id += 1;
-        let (secret, events, shared) = (Arc::clone(secret), events.clone(), Arc::clone(shared));
-        let welcome = move || match greet(&stream, &secret, &layout) {
-            Ok(()) => {
-                link::run(stream, id, &events, &shared);
+        let (known, events, shared) = (Arc::clone(known), events.clone(), Arc::clone(shared));
+        let welcome = move || match greet(stream, &known) {
+            Ok(link) => {
+                link::run(link, id, &events, &shared);
             }
             Err(error) => tracing::warn!(%peer, %error, "a decode worker was refused"),
         };
@@ -80,8 +82,10 @@ fn accept_all(
     }
 }
 
-fn greet(stream: &TcpStream, secret: &Secret, layout: &[u8; 32]) -> io::Result<()> {
+fn greet(stream: TcpStream, known: &Known) -> io::Result<Secured> {
     stream.set_nonblocking(false)?;
-    link::prepare(stream)?;
-    hello::exchange(&mut &*stream, End::Source, secret, layout)
+    link::prepare(&stream)?;
+    let mut link = Secured::accept(stream, &known.identity)?;
+    hello::exchange(&mut link, End::Source, &known.secret, &known.layout)?;
+    Ok(link)
 }
