@@ -5,6 +5,7 @@
 //! ```
 
 mod config;
+mod pause;
 mod prefill_server;
 mod shared;
 mod stats;
@@ -103,11 +104,7 @@ impl Engine {
         }
         let place = inner.shared.enqueue(request.prompt.len() + pairing.output.len())?;
         let (outlet, generation) = stream::stream(inner.stream_tokens, Arc::clone(&inner.shared));
-        let guide = request.grammar.clone().map(|grammar| {
-            let mut guide = Guide::start(grammar, &inner.shared);
-            pairing.output.iter().for_each(|token| guide.accept(*token));
-            guide
-        });
+        let guide = request.grammar.clone().map(|grammar| Guide::start(grammar, &pairing.output, &inner.shared));
         let sequence = Sequence::new(request, outlet, guide, inner.shared.live()).paired(pairing);
         if !inner.inbox.send(Waiting::new(sequence, place)) {
             return Err(inner.shared.why_lost());

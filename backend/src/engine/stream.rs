@@ -1,10 +1,10 @@
 //! The stream between one sequence and its client: bounded, never blocking the engine, aborted by `Drop`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc;
 
+use super::pause::Pause;
 use super::shared::Shared;
 use crate::api::Event;
 use crate::transfer::remote::RemoteOutlet;
@@ -17,7 +17,7 @@ const RESERVED: usize = 5;
 #[derive(Debug)]
 pub struct Generation {
     events: mpsc::Receiver<Event>,
-    paused: Arc<AtomicBool>,
+    pause: Arc<Pause>,
     shared: Arc<Shared>,
     ended: bool,
 }
@@ -55,7 +55,7 @@ impl Generation {
         // A stream that closes without an end lost its worker: say so, instead of looking like a short answer.
         let event = event.unwrap_or_else(|| Event::Failed(self.shared.why_lost()));
         self.ended = matches!(event, Event::Finished { .. } | Event::Failed(_));
-        if self.paused.swap(false, Ordering::SeqCst) {
+        if self.pause.has_read() {
             self.shared.wake();
         }
         event
@@ -118,18 +118,12 @@ impl Outlet {
 #[derive(Debug)]
 pub(crate) struct StreamEnd {
     events: mpsc::Sender<Event>,
-    paused: Arc<AtomicBool>,
+    pause: Arc<Pause>,
 }
 
 impl StreamEnd {
     fn has_room(&self, tokens: usize) -> bool {
-        let fits = || self.events.capacity() >= tokens + RESERVED;
-        if fits() {
-            return true;
-        }
-        // Raised before the second look, so that a read between the two is not missed.
-        self.paused.store(true, Ordering::SeqCst);
-        fits()
+        self.pause.has_room(|| self.events.capacity() >= tokens + RESERVED)
     }
 
     fn send(&self, event: Event) {
@@ -143,9 +137,9 @@ impl StreamEnd {
 /// Both ends of a new stream.
 pub(super) fn stream(tokens: usize, shared: Arc<Shared>) -> (Outlet, Generation) {
     let (send, events) = mpsc::channel(tokens + RESERVED);
-    let paused = Arc::new(AtomicBool::new(false));
+    let pause = Arc::new(Pause::default());
     (
-        Outlet::Stream(StreamEnd { events: send, paused: Arc::clone(&paused) }),
-        Generation { events, paused, shared, ended: false },
+        Outlet::Stream(StreamEnd { events: send, pause: Arc::clone(&pause) }),
+        Generation { events, pause, shared, ended: false },
     )
 }

@@ -26,11 +26,11 @@ enum Source {
 }
 
 impl Guide {
-    /// Begins a grammar and the computation of its first mask.
-    pub(crate) fn start(grammar: Arc<dyn Grammar>, shared: &Arc<Shared>) -> Self {
+    /// Begins a grammar behind the output that a client has already, and the computation of the first mask after it.
+    pub(crate) fn start(grammar: Arc<dyn Grammar>, output: &[u32], shared: &Arc<Shared>) -> Self {
         let source = Source::Here { matcher: Arc::default(), grammar, shared: Arc::clone(shared) };
         let mut guide = Self { source, next: Arc::default() };
-        guide.compute(None);
+        guide.compute(output.to_vec());
         guide
     }
 
@@ -56,16 +56,17 @@ impl Guide {
 
     /// Takes the token that was drawn and begins the computation of the mask after it.
     pub(crate) fn accept(&mut self, token: u32) {
-        self.compute(Some(token));
+        self.compute(vec![token]);
     }
 
-    fn compute(&mut self, token: Option<u32>) {
+    /// Begins the computation of the mask after these tokens. One job takes all of them: two might run in either order.
+    fn compute(&mut self, tokens: Vec<u32>) {
         let Source::Here { matcher, grammar, shared } = &self.source else { return };
         let next: Arc<OnceLock<Found>> = Arc::default();
         self.next = Arc::clone(&next);
         let (matcher, grammar, waker) = (Arc::clone(matcher), Arc::clone(grammar), Arc::clone(shared));
         shared.masks().run(Box::new(move || {
-            let found = catch_unwind(AssertUnwindSafe(|| advance(&matcher, &*grammar, token)));
+            let found = catch_unwind(AssertUnwindSafe(|| advance(&matcher, &*grammar, &tokens)));
             // Set once: every computation has a cell of its own.
             let _ = next.set(found.unwrap_or_else(|_| Err("the grammar's matcher panicked; see the log".into())));
             waker.wake();
@@ -73,11 +74,9 @@ impl Guide {
     }
 }
 
-fn advance(matcher: &Mutex<Option<Box<dyn Matcher>>>, grammar: &dyn Grammar, token: Option<u32>) -> Found {
+fn advance(matcher: &Mutex<Option<Box<dyn Matcher>>>, grammar: &dyn Grammar, tokens: &[u32]) -> Found {
     let mut matcher = matcher.lock().unwrap_or_else(PoisonError::into_inner);
     let matcher = matcher.get_or_insert_with(|| grammar.matcher());
-    if let Some(token) = token {
-        matcher.accept(token)?;
-    }
+    tokens.iter().try_for_each(|token| matcher.accept(*token))?;
     matcher.mask()
 }

@@ -186,6 +186,6 @@ fn a_worker_refuses_pairings_that_make_no_sense() {
     }
     assert!(refused(&paired, Pairing { room: 1, prefill, output: vec![5; 500] }).contains("complete already"));
     let one = Pairing { output: vec![97], ..Pairing::default() };
-    let request = sluicegate_backend::api::GenerateRequest { max_tokens: 9, ..request(&mut Dice(34)) };
+    let request = GenerateRequest { max_tokens: 9, ..request(&mut Dice(34)) };
     assert!(alone.submit_paired(request, one).is_err_and(|e| e.to_string().contains("output token 97")));
 }
