@@ -2,8 +2,10 @@
 
 mod aborts;
 mod concurrency;
+mod faults;
 mod hostile;
 mod openai_client;
+mod pair;
 mod plugin_new;
 mod promises;
 mod replacement;

@@ -2,77 +2,19 @@
 //!
 //! `STORM=10000 cargo test --release --workspace --test e2e a_storm -- --nocapture` makes the storm larger.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
-use sluicegate_tests::{Admin, Client, Config, Model, Ports, Server, Worker, golden};
-use tempfile::TempDir;
+use sluicegate_tests::{Client, Worker};
 
-use crate::{ask, block_on};
+use crate::block_on;
+use crate::pair::{DEADLINE, PROMPTS, Pair, check_idle, request};
 
-/// Without special tokens, so that any model takes it.
-const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
-/// Requests that are told apart in a storm; each has one right answer.
-const PROMPTS: usize = 24;
 /// Requests in a burst.
 const BURST: usize = 500;
-/// The gateway's limit for one request, and what the client adds to it.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Two workers that can be killed and started again, and what they need.
-struct Pair {
-    model: PathBuf,
-    folder: TempDir,
-    prefill: Ports,
-    decode: Ports,
-}
-
-impl Pair {
-    fn new() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        std::fs::write(folder.path().join("secret"), "known to gateway and workers")?;
-        Ok(Self { model: golden("models/llama")?, folder, prefill: Ports::free()?, decode: Ports::free()? })
-    }
-
-    fn secret(&self) -> PathBuf {
-        self.folder.path().join("secret")
-    }
-
-    fn start(&self, role: &str) -> Result<Worker> {
-        let ports = if role == "prefill" { self.prefill } else { self.decode };
-        Worker::start(role, &self.model, &self.secret(), ports, &self.folder.path().join(role))
-    }
-
-    /// A gateway with the same model in its own process, "alone", and at the pair, "pair".
-    fn gateway(&self) -> Result<Server> {
-        let addresses = vec![self.prefill.listen, self.decode.listen];
-        let pair = Model::workers("pair", self.model.clone(), addresses, self.secret());
-        let alone = Model::native("alone", self.model.clone());
-        let limits = format!("[limits]\nrequest_timeout_s = {}\n", DEADLINE.as_secs());
-        Server::start(&Config::new().model(written(alone)).model(written(pair)).extra(&limits))
-    }
-}
-
-/// A format that the golden model's tokens can write, and a prompt of plain text.
-fn written(model: Model) -> Model {
-    model.template(TEMPLATE).format("hermes")
-}
-
-fn request(model: &str, n: usize) -> Value {
-    let n = n % PROMPTS;
-    let mut request = ask(model, &format!("{n} {}", "boats pass the lock. ".repeat(1 + n % 7)));
-    request["max_tokens"] = json!(4 + n * 2);
-    if n.is_multiple_of(3) {
-        request["temperature"] = 0.into();
-    } else {
-        request["seed"] = n.into();
-    }
-    request
-}
 
 #[test]
 fn a_pair_answers_as_one_process_does() {
@@ -296,29 +238,3 @@ fn scramble(number: u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
-
-async fn check_idle(admin: &Admin) -> Result<()> {
-    let limit = Duration::from_secs(10);
-    admin.wait("/admin/requests", limit, |requests| *requests == json!([])).await?;
-    for gauge in IDLE {
-        admin.wait_metric(gauge, limit, 0.0).await?;
-    }
-    Ok(())
-}
-
-/// What an idle gateway and idle workers have none of.
-const IDLE: [&str; 13] = [
-    "sluicegate_requests_running",
-    "sluicegate_rooms",
-    "sluicegate_worker_requests_running",
-    "sluicegate_worker_sequences",
-    "sluicegate_worker_sequences_waiting",
-    "sluicegate_worker_sequences_prefilling",
-    "sluicegate_worker_sequences_transferring",
-    "sluicegate_worker_sequences_decoding",
-    "sluicegate_worker_kv_blocks_held",
-    "sluicegate_worker_slots_used",
-    "sluicegate_kv_transfer_rooms",
-    "sluicegate_kv_transfer_pages_in_flight",
-    "sluicegate_engine_sequences_decoding",
-];
