@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use sluicegate_backend::engine::Config;
-use sluicegate_backend::exec::Executor as _;
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
 use sluicegate_workers::{self as workers, Door, Worker};
 use tokio::signal::unix::{SignalKind, signal};
