@@ -6,7 +6,7 @@ use cudarc::driver::CudaContext;
 
 use super::memory::{Buffer, Pinned, Plain};
 use super::stream::Stream;
-use crate::batch::{Batch, Extent, Limits};
+use crate::batch::{Batch, Extent, Limits, Pass};
 use crate::cuda::call::{Address, RowCount};
 use crate::cuda::calls::StepAt;
 use crate::ops::{DeviceError, Rows};
@@ -99,6 +99,8 @@ pub(super) struct Bucket {
     pub(super) samples: u32,
     /// Longest sequence, in tokens.
     pub(super) context: u32,
+    /// Which of the model's sequences of operations.
+    pub(super) pass: Pass,
 }
 
 /// Batches as they come while decoding; prefill takes the next power of two.
@@ -193,6 +195,7 @@ impl Step {
             rows: bucket(self.rows, self.limits.rows),
             samples: bucket(self.sampled, self.limits.samples),
             context: longest.next_power_of_two().max(1024) as u32,
+            pass: batch.pass,
         };
         Ok(())
     }
