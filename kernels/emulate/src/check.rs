@@ -1,7 +1,6 @@
-//! Every case on a device, through the driver: right or wrong, and how long the launches take.
+//! The check of a GPU, through the driver: every case, right or wrong, and how long large launches take.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use sluicegate_kernels::cuda::device::{Bench, gpus};
@@ -10,6 +9,7 @@ use sluicegate_kernels::ops::DeviceError;
 use crate::cases::{Case, GROUPS};
 use crate::host::{IMAGE, StandIn, Toolchain};
 use crate::ptx::target;
+use crate::shapes::shapes;
 
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,32 +18,21 @@ pub struct Outcome {
     pub name: String,
     /// What is wrong, if anything is.
     pub wrong: Option<String>,
-    /// Median of repeated runs of its launches.
-    pub time: Option<Duration>,
 }
 
-/// Runs all cases in order. `timing` is how often: outer repeats, whose median is told, of inner runs.
+/// Runs all cases in order.
 ///
 /// # Errors
 /// The device failed; it is unusable then.
-pub fn run_cases(bench: &mut Bench, timing: Option<(u32, u32)>) -> Result<Vec<Outcome>, DeviceError> {
+pub fn run_cases(bench: &mut Bench) -> Result<Vec<Outcome>, DeviceError> {
     let cases = GROUPS.iter().flat_map(|group| (group.cases)());
-    cases.map(|case| run_case(bench, &case, timing)).collect()
+    cases.map(|case| run_case(bench, &case)).collect()
 }
 
-fn run_case(bench: &mut Bench, case: &Case, timing: Option<(u32, u32)>) -> Result<Outcome, DeviceError> {
+fn run_case(bench: &mut Bench, case: &Case) -> Result<Outcome, DeviceError> {
     let mut program = case.program.clone();
     bench.run(&mut program.buffers, &program.calls)?;
-    let wrong = (case.check)(&program).err();
-    let time = match timing {
-        None => None,
-        Some(repeats) => {
-            let mut times = bench.time(&case.program.buffers, &case.program.calls, repeats)?;
-            times.sort();
-            times.get(times.len() / 2).copied()
-        }
-    };
-    Ok(Outcome { name: case.name.clone(), wrong, time })
+    Ok(Outcome { name: case.name.clone(), wrong: (case.check)(&program).err() })
 }
 
 /// Runs all cases on the first GPU and prints a table; says whether everything was right. `stand_in` runs them on the stand-in driver.
@@ -63,20 +52,32 @@ pub fn device(stand_in: bool) -> Result<bool> {
     println!("{}, compute capability {major}.{minor}, {:.1} GiB", gpu.name, gpu.memory as f64 / f64::from(1 << 30));
     let images: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
     let mut bench = Bench::open(gpu.ordinal, &images)?;
-    // Times of the stand-in mean nothing.
-    let outcomes = run_cases(&mut bench, (!stand_in).then_some((9, 50)))?;
-    let mut wrong = 0;
+    print_shapes(&mut bench, stand_in)?;
+    let outcomes = run_cases(&mut bench)?;
+    let wrong = outcomes.iter().filter(|o| o.wrong.is_some()).count();
     for outcome in &outcomes {
-        let time = outcome.time.map_or_else(|| "      -".into(), |t| format!("{:7.1}", t.as_secs_f64() * 1e6));
-        let verdict = outcome.wrong.as_deref().map_or("right", |why| {
-            wrong += 1;
-            why
-        });
-        println!("{time} us  {:<44} {verdict}", outcome.name);
+        println!("{:<60} {}", outcome.name, outcome.wrong.as_deref().unwrap_or("right"));
     }
     println!("{} cases, {wrong} wrong", outcomes.len());
-    println!("not run: bandwidth and FLOP ceilings, whole models");
+    println!("not measured: a FLOP ceiling; Tflop/s are to be compared with the card's data sheet");
     Ok(wrong == 0)
+}
+
+/// The ceiling of memory, then launches as large as a model's, each as a share of what that ceiling allows.
+fn print_shapes(bench: &mut Bench, stand_in: bool) -> Result<()> {
+    // Times of the stand-in mean nothing.
+    let (scale, repeats, copied) = if stand_in { (32, (1, 1), 1 << 20) } else { (1, (9, 20), 1 << 30) };
+    let bandwidth = bench.bandwidth(copied)?;
+    println!("memory: {:.0} GB/s copied, read and written", bandwidth / 1e9);
+    for shape in shapes(scale) {
+        let mut times = bench.time(&shape.program.buffers, &shape.program.calls, repeats)?;
+        times.sort();
+        let time = times.get(times.len() / 2).copied().unwrap_or_default().as_secs_f64();
+        let (share, speed) = (shape.bytes / bandwidth / time, shape.operations / time);
+        let [micros, percent, tera] = [time * 1e6, share * 100.0, speed / 1e12];
+        println!("{:<34} {micros:9.1} us  {percent:5.1} % of memory's ceiling  {tera:7.1} Tflop/s", shape.name);
+    }
+    Ok(())
 }
 
 fn fatbins(folder: &Path) -> Result<Vec<Vec<u8>>> {

@@ -11,3 +11,4 @@ pub mod mutate;
 pub mod numbers;
 pub mod program;
 pub mod ptx;
+pub mod shapes;

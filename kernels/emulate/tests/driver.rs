@@ -184,7 +184,7 @@ fn blocks_travel_to_the_host_and_back() {
 fn cases_are_right_through_the_driver() {
     with_driver(4, || {
         let mut bench = Bench::open(0, &[IMAGE]).unwrap();
-        let outcomes = run_cases(&mut bench, None).unwrap();
+        let outcomes = run_cases(&mut bench).unwrap();
         let wrong: Vec<_> = outcomes.iter().filter(|o| o.wrong.is_some()).collect();
         assert!(!outcomes.is_empty() && wrong.is_empty(), "{wrong:?}");
     });

@@ -68,7 +68,15 @@ fn quantize_case(rows: usize, width: usize) -> Case {
 }
 
 pub(super) fn w4a4() -> Vec<Case> {
-    vec![plain(3, 40, 192, false), plain(16, 72, 256, true), gated(5, 40, 128), gated(70, 24, 80), invariant()]
+    vec![
+        plain(3, 40, 192, false),
+        plain(16, 72, 256, true),
+        // More steps than stages, so that one is filled again.
+        plain(4, 24, 400, false),
+        gated(5, 40, 128),
+        gated(70, 24, 80),
+        invariant(),
+    ]
 }
 
 /// Rows quantized on the device, and their values.

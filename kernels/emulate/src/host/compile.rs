@@ -48,8 +48,8 @@ pub struct Toolchain {
     compiler: String,
     /// Folder of `gpu.cuh`.
     pub sources: PathBuf,
-    /// Compile no other `.cu` than this.
-    only: Option<&'static str>,
+    /// Compile no other `.cu` than these.
+    only: Option<&'static [&'static str]>,
     cache: PathBuf,
 }
 
@@ -68,9 +68,9 @@ impl Toolchain {
         Some(Self { compiler, sources: kernels.join("cuda"), only: None, cache: target.join("emulate") })
     }
 
-    /// The same compiler on other sources, of which it takes one `.cu`.
+    /// The same compiler on other sources, of which it takes these `.cu`.
     #[must_use]
-    pub fn on(&self, sources: PathBuf, only: &'static str) -> Self {
+    pub fn on(&self, sources: PathBuf, only: &'static [&'static str]) -> Self {
         Self { sources, only: Some(only), ..self.clone() }
     }
 
@@ -118,8 +118,8 @@ impl Toolchain {
             |source: &Path| if source.extension().is_some_and(|e| e == "cu") { kernel_flags } else { runtime_flags };
         let mut sources = files(&self.sources, &["cu", "cpp"])?;
         if let Some(only) = self.only {
-            sources
-                .retain(|s| s.extension().is_none_or(|e| e != "cu") || s.file_stem().is_some_and(|stem| stem == only));
+            let is_wanted = |s: &Path| s.file_stem().is_some_and(|stem| only.iter().any(|o| stem == *o));
+            sources.retain(|s| s.extension().is_none_or(|e| e != "cu") || is_wanted(s));
         }
         sources.into_iter().map(|source| self.unit(source.clone(), &headers, flags(&source))).collect()
     }

@@ -7,8 +7,8 @@ pub struct Bug {
     pub name: &'static str,
     /// Source below `kernels/cuda/`.
     pub file: &'static str,
-    /// Cases that run the kernel.
-    pub group: &'static str,
+    /// Group of the cases that run the kernel, then other sources whose kernels they need.
+    pub sources: &'static [&'static str],
     /// Text to replace.
     pub from: &'static str,
     /// Its replacement.
@@ -17,12 +17,20 @@ pub struct Bug {
     pub occurrence: usize,
 }
 
+impl Bug {
+    /// Name of the group of cases.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.sources.first().copied().unwrap_or_default()
+    }
+}
+
 /// All of them.
 pub const BUGS: &[Bug] = &[
     Bug {
         name: "missing barrier after a copy",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "    __syncthreads();\n",
         to: "",
         occurrence: 0,
@@ -30,7 +38,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "missing barrier before a refill",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "    __syncthreads();  // the stage is free again\n",
         to: "",
         occurrence: 0,
@@ -38,7 +46,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "missing wait for an asynchronous copy",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "wait_copies<0>()",
         to: "wait_copies<1>()",
         occurrence: 0,
@@ -46,7 +54,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "swapped fragment registers",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "{w[2 * n], w[2 * n + 1]}",
         to: "{w[2 * n + 1], w[2 * n]}",
         occurrence: 0,
@@ -54,7 +62,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "scale from the wrong lane",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "8 * (q & 1)",
         to: "8 * (q >> 1)",
         occurrence: 0,
@@ -62,7 +70,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "scale one half late",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "scale_word(first_column + warp * 16 + n * 8 + g, steps, step, half)",
         to: "scale_word(first_column + warp * 16 + n * 8 + g, steps, step, 0)",
         occurrence: 0,
@@ -70,7 +78,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "divergent tensor-core product",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "          multiply_nvfp4(",
         to: "          if (lane < 16) multiply_nvfp4(",
         occurrence: 0,
@@ -78,7 +86,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "divergent barrier",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "    __syncthreads();\n",
         to: "    if (warp < 2) __syncthreads();\n",
         occurrence: 0,
@@ -86,7 +94,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "read behind the weights",
         file: "gemm_w4a4.cu",
-        group: "gemm_w4a4",
+        sources: &["gemm_w4a4", "quantize"],
         from: "first_column, first_column + kColumns, steps, step)",
         to: "first_column + kColumns, first_column + 2 * kColumns, steps, step)",
         occurrence: 0,
@@ -94,7 +102,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "off by one at the causal edge",
         file: "attention.cuh",
-        group: "attention",
+        sources: &["attention"],
         from: "token <= work.limit(row)",
         to: "token < work.limit(row)",
         occurrence: 0,
@@ -102,7 +110,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "values of unwritten slots",
         file: "attention.cuh",
-        group: "attention",
+        sources: &["attention"],
         from: "index * 8, valid)",
         to: "index * 8, true)",
         occurrence: 0,
@@ -110,7 +118,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "units folded in another order",
         file: "attention.cuh",
-        group: "attention",
+        sources: &["attention"],
         from: "for (u32 unit = 0; unit < work.units; unit++) {\n      const float* from",
         to: "for (u32 unit = work.units; unit-- > 0;) {\n      const float* from",
         occurrence: 0,
@@ -118,7 +126,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "additions that depend on the row tile",
         file: "gemm.cuh",
-        group: "gemm_bf16",
+        sources: &["gemm_bf16"],
         from: "if (slice_start(slice + 1, steps) == step + 1) {",
         to: "if (step + 1 == steps) {",
         occurrence: 0,
@@ -126,7 +134,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "a lane that takes its partner's place too early",
         file: "rope.cu",
-        group: "rope",
+        sources: &["rope"],
         from: "head[i] = times(times(head[i], scale), gain[i]);\n    sync_warp();",
         to: "head[i] = times(times(head[i], scale), gain[i]);",
         occurrence: 0,
@@ -134,7 +142,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "a shared variable reused without a barrier",
         file: "gpu/warp.cuh",
-        group: "norm",
+        sources: &["norm"],
         from: "  if (lane_id() == 0) partial[threadIdx.x / 32] = value;\n  __syncthreads();\n",
         to: "  if (lane_id() == 0) partial[threadIdx.x / 32] = value;\n",
         occurrence: 0,
@@ -142,7 +150,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "row count ignored",
         file: "norm.cu",
-        group: "norm",
+        sources: &["norm"],
         from: "  if (row >= *rows) return;\n",
         to: "",
         occurrence: 0,

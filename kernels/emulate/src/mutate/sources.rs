@@ -18,7 +18,7 @@ impl Planted {
     pub(super) fn new(original: &Toolchain, bug: &Bug) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("sluicegate-planted-{}", std::process::id()));
         copy(&original.sources, &folder)?;
-        let planted = Self { toolchain: original.on(folder.clone(), bug.group), folder };
+        let planted = Self { toolchain: original.on(folder.clone(), bug.sources), folder };
         let file = planted.folder.join(bug.file);
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let Some((at, _)) = text.match_indices(bug.from).nth(bug.occurrence) else {

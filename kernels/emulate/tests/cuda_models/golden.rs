@@ -10,7 +10,7 @@ use sluicegate_backend::run::{CpuRunOptions, CudaRunOptions, Runner, open_cpu, o
 use sluicegate_kernels::cuda::device::Cuda;
 
 use crate::drive::{Part, best, follow, logits};
-use crate::{KERNELS, goldens, model, with_driver};
+use crate::{goldens, kernels, model, with_driver};
 
 const BLOCKS: [u32; 9] = [9, 2, 5, 11, 3, 8, 10, 0, 1];
 const OTHERS: [u32; 9] = [20, 21, 27, 23, 30, 31, 26, 22, 28];
@@ -47,7 +47,7 @@ fn open(dir: &str) -> Runner<Cuda> {
         rows: 160,
         // As in the reference; keys and values stay bf16.
         simulate: false,
-        kernels: Some(KERNELS),
+        kernels: kernels(),
         ..CudaRunOptions::default()
     };
     open_cuda(&model(dir), &options).unwrap_or_else(|e| panic!("{dir}: {e}"))

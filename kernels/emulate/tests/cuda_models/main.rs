@@ -10,7 +10,18 @@ use std::sync::{Mutex, PoisonError};
 
 use sluicegate_emulate::host::{IMAGE, StandIn, Toolchain};
 
-const KERNELS: &[&[u8]] = &[IMAGE];
+/// Set to run on this machine's GPU with this binary's kernels, instead of on the stand-in: `cargo xtask device-check` does.
+const REAL: &str = "SLUICEGATE_TEST_GPU";
+
+fn is_real() -> bool {
+    std::env::var_os(REAL).is_some()
+}
+
+/// The stand-in's image; the binary's own kernels on a real GPU.
+fn kernels() -> Option<&'static [&'static [u8]]> {
+    const STAND_IN: &[&[u8]] = &[IMAGE];
+    (!is_real()).then_some(STAND_IN)
+}
 
 /// One driver a process.
 static TURN: Mutex<()> = Mutex::new(());
@@ -27,6 +38,9 @@ fn model(name: &str) -> PathBuf {
 
 /// Runs a test on two stand-in GPUs, whose work is done in the order of `seed`.
 fn with_driver(seed: u32, test: impl FnOnce()) {
+    if is_real() {
+        return test();
+    }
     let Some(toolchain) = Toolchain::find() else {
         eprintln!("skipped: there is no C++ compiler to build the stand-in driver with");
         return;

@@ -6,7 +6,7 @@ use sluicegate_backend::engine::{Config, Engine, Workers};
 use sluicegate_backend::models::CacheDtypes;
 use sluicegate_backend::run::{CudaRunOptions, open_cuda};
 
-use crate::{KERNELS, goldens, with_driver};
+use crate::{goldens, kernels, with_driver};
 
 #[derive(Deserialize)]
 struct Request {
@@ -57,7 +57,7 @@ fn generates(seed: u32, names: &[&str], dtypes: CacheDtypes, simulate: bool) {
             rows: 192,
             dtypes,
             simulate,
-            kernels: Some(KERNELS),
+            kernels: kernels(),
             ..CudaRunOptions::default()
         };
         let executor = open_cuda(&folder.join("nvfp4"), &options).expect("the model opens");

@@ -72,6 +72,25 @@ impl Bench {
         Ok(times)
     }
 
+    /// Bytes read and written in a second by copies within the device's memory: the ceiling of what waits for memory. The best of
+    /// several runs over `bytes`, which should be far larger than the caches.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn bandwidth(&mut self, bytes: usize) -> Result<f64, DeviceError> {
+        let (from, to) = (Buffer::zeroed(&self.context, bytes)?, Buffer::zeroed(&self.context, bytes)?);
+        let mut best = Duration::MAX;
+        for _ in 0..8 {
+            let began = Instant::now();
+            for _ in 0..4 {
+                self.stream.copy(from.at(), to.at(), bytes)?;
+            }
+            self.stream.finish()?;
+            best = best.min(began.elapsed() / 4);
+        }
+        Ok(2.0 * bytes as f64 / best.as_secs_f64())
+    }
+
     fn upload(&self, buffers: &[Vec<u8>]) -> Result<Vec<Buffer>, DeviceError> {
         buffers.iter().map(|bytes| Buffer::of(&self.context, bytes)).collect()
     }
