@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluicegate_backend::engine::{Config, Engine, PrefillPeer, Secret, Stats, Workers};
-use sluicegate_backend::run::{CpuRunOptions, open_cpu};
+use sluicegate_backend::run::{CpuRunOptions, DeviceId, open};
 
 use crate::config::{self, SpeculativeMethod};
 use crate::scrape::Family;
@@ -15,7 +15,8 @@ use crate::tenant::Tenants;
 /// Running engines, by model folder.
 #[derive(Debug)]
 pub struct Engines {
-    device: CpuRunOptions,
+    device: DeviceId,
+    sizes: CpuRunOptions,
     config: Config,
     /// Address and secret file of the prefill worker, if prompts are computed elsewhere.
     prefill: Option<(SocketAddr, PathBuf)>,
@@ -28,7 +29,9 @@ impl Engines {
     pub fn new(config: &config::Engine, tenants: &Tenants) -> Self {
         let prefill = config.prefill.zip(config.prefill_secret_file.clone());
         let speculative = config.speculative_config.as_ref();
-        let device = config.numbers().of(CpuRunOptions {
+        // The configuration has been validated.
+        let device = config.device.parse().unwrap_or_default();
+        let sizes = config.numbers().of(CpuRunOptions {
             blocks: config.max_total_tokens.div_ceil(config.block_size.unwrap_or(16)),
             block_tokens: config.block_size.unwrap_or(0),
             sequences: config.max_num_seqs,
@@ -50,7 +53,7 @@ impl Engines {
             share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
             ..Config::default()
         };
-        Self { device, config, prefill, running: BTreeMap::new() }
+        Self { device, sizes, config, prefill, running: BTreeMap::new() }
     }
 
     /// The engine of a model folder, started if it is not running yet.
@@ -62,8 +65,7 @@ impl Engines {
             return Ok(engine.clone());
         }
         let began = std::time::Instant::now();
-        let runner = open_cpu(dir, &self.device).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let decode = Box::new(runner);
+        let decode = open(dir, self.device, &self.sizes).map_err(|error| format!("{}: {error}", dir.display()))?;
         let workers = match &self.prefill {
             None => Workers::Both(decode),
             Some((address, file)) => {
@@ -74,6 +76,7 @@ impl Engines {
         tracing::info!(
             model = %dir.display(),
             architecture = engine.model().architecture,
+            device = %self.device,
             took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
             "engine started"
         );

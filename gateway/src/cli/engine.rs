@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use sluicegate_backend::engine::Config;
-use sluicegate_backend::run::{CpuRunOptions, open_cpu};
+use sluicegate_backend::run::{CpuRunOptions, DeviceId, open};
 use sluicegate_workers::{self as workers, Door, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,7 +55,10 @@ pub(super) struct Engine {
     /// File with the secret that gateways and workers share, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
-    /// Compute threads; 0 is one per core.
+    /// `cpu`, or `cuda:0` and so on; the same kind as the gateway's.
+    #[arg(long, default_value = "cpu")]
+    device: DeviceId,
+    /// Compute threads of the CPU; 0 is one per core.
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Context tokens that the KV memory holds.
@@ -119,11 +122,11 @@ impl Engine {
         let grammars = (self.role != Role::Prefill).then(|| compiler(&self.model)).flatten();
         let transfer_listen = self.transfer_listen.unwrap_or(SocketAddr::new(self.listen.ip(), TRANSFER_PORT));
         let door = Door { role, listen: self.listen, transfer_listen, secret, grammars };
-        let executor = open_cpu(&self.model, &options).with_context(|| self.model.display().to_string())?;
+        let executor = open(&self.model, self.device, &options).with_context(|| self.model.display().to_string())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
         runtime.block_on(async {
             let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-            let worker = Worker::start(door, Box::new(executor), &config).await?;
+            let worker = Worker::start(door, executor, &config).await?;
             if let Some(transfer) = worker.transfer_address() {
                 println!("pages on {transfer}");
             }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod devices;
 mod engine;
 mod import;
 mod inspect;
@@ -27,6 +28,8 @@ enum Command {
     Serve(serve::Serve),
     /// Run a worker process without a gateway.
     Engine(engine::Engine),
+    /// List the devices that can run models.
+    Devices(devices::Devices),
     /// Convert a Hugging Face folder or a GGUF file into a model folder, with its linear layers in NVFP4 or BF16.
     #[command(visible_alias = "quantize")]
     Import(import::Import),
@@ -49,6 +52,10 @@ impl Cli {
         let outcome = match self.command {
             Command::Serve(command) => command.run(),
             Command::Engine(command) => command.run(),
+            Command::Devices(command) => {
+                command.run();
+                Ok(())
+            }
             Command::Import(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use sluicegate_backend::api::{GenerateRequest, Sampling};
-use sluicegate_backend::exec::Executor;
-use sluicegate_backend::run::{CpuRunOptions, open_cpu};
+use sluicegate_backend::run::{CpuRunOptions, DeviceId, open};
 use sluicegate_backend::verify::{self, ModeReport};
 
 use crate::config::{Numbers, SpeculativeMethod};
@@ -32,6 +31,9 @@ pub(super) struct Verify {
     /// Model folder, as `sluicegate import` writes it.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// `cpu`, or `cuda:0` and so on.
+    #[arg(long, default_value = "cpu")]
+    device: DeviceId,
     /// Requests that run at the same time.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: u32,
@@ -61,10 +63,7 @@ impl Verify {
         let mtp = self.speculative_method == SpeculativeMethod::Mtp;
         let options = self.numbers.of(CpuRunOptions { draft_tokens: verify::DRAFT_TOKENS, mtp, ..options });
         let dir = self.model.clone();
-        let mut make = || {
-            let executor = open_cpu(&dir, &options).map_err(|e| e.to_string())?;
-            Ok(Box::new(executor) as Box<dyn Executor>)
-        };
+        let mut make = || open(&dir, self.device, &options).map_err(|e| e.to_string());
         println!("{} requests alone, then {} at a time", requests.len(), self.concurrency);
         let reports = verify::run(&requests, self.concurrency as usize, &mut make, &mut print)?;
         let different: usize = reports.iter().map(|r| r.differences.len()).sum();

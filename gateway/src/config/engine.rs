@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::Deserialize;
 use sluicegate_backend::draft::{Method, Speculation};
+use sluicegate_backend::run::DeviceId;
 
 use super::numbers::{Arithmetic, IndexDtype, KvDtype, Numbers};
 use super::{Broken, require, require_reachable};
@@ -14,7 +15,9 @@ use super::{Broken, require, require_reachable};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Engine {
-    /// Compute threads of one model; 0 is one per core.
+    /// `cpu`, or `cuda:0` and so on.
+    pub device: String,
+    /// Compute threads of one model on the CPU; 0 is one per core.
     pub threads: usize,
     /// Context tokens that the KV memory holds, over all sequences.
     pub max_total_tokens: u32,
@@ -129,6 +132,7 @@ impl SpeculativeConfig {
 impl Default for Engine {
     fn default() -> Self {
         Self {
+            device: "cpu".into(),
             threads: 0,
             max_total_tokens: 32768,
             block_size: None,
@@ -159,6 +163,8 @@ impl Engine {
     }
 
     pub(super) fn validate(&self) -> Result<(), Broken> {
+        let device = self.device.parse::<DeviceId>();
+        require(device.is_ok(), "engine.device", device.err().unwrap_or_default())?;
         let at_least_one = |value: usize, key: &str| require(value > 0, format!("engine.{key}"), "must be at least 1");
         at_least_one(self.max_total_tokens as usize, "max_total_tokens")?;
         at_least_one(self.max_num_batched_tokens as usize, "max_num_batched_tokens")?;

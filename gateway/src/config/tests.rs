@@ -70,6 +70,7 @@ fn errors_name_line_and_key() {
     let unknown = format!("{model}[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nmodels = [\"x\"]");
     check(&unknown, "tenant[0].models: no [[model]] is named \"x\"");
     check(&format!("[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nweight = 0"), "tenant[0].weight: ");
+    check("[engine]\ndevice = \"gpu\"", "engine.device: `gpu` is no device; use cpu, or cuda:0");
     check("[engine]\nblock_size = 24", "engine.block_size: ");
     let speculative = "[engine.speculative_config]\nmethod = \"ngram\"\nnum_speculative_tokens";
     check(&format!("{speculative} = 0"), "engine.speculative_config.num_speculative_tokens: must be 1 to 64");
