@@ -126,7 +126,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "additions that depend on the row tile",
         file: "gemm.cuh",
-        sources: &["gemm_bf16"],
+        sources: &["gemm_bf16", "moe"],
         from: "if (slice_start(slice + 1, steps) == step + 1) {",
         to: "if (step + 1 == steps) {",
         occurrence: 0,
