@@ -3,6 +3,7 @@
 mod apt;
 mod bench;
 mod demo_model;
+mod kernels;
 mod plugins;
 mod python;
 mod run;
@@ -30,6 +31,11 @@ usage: cargo xtask COMMAND
   demo-model   fetch SmolLM2-135M-Instruct and import it to models/
   bench        our engine and llama.cpp on the same weights, side by side
                  --threads N   compute threads of both (default 1)
+  kernels      compile the CUDA kernels for every GPU (fetches nvcc from PyPI) and check registers, spills and FP4 instructions
+                 --write    renew the tables in docs/cuda-kernels.md
+  mutate       plant bugs in the CUDA kernels; some check has to see each
+  device-check on this machine's GPU: every CUDA kernel against double precision, large launches timed, whole models
+                 --stand-in   the kernels on the CPU, on a stand-in driver
   tidy         check the source rules that no compiler checks
   help         this text
 ";
@@ -65,7 +71,39 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("demo-model", []) => demo_model::ensure(&workspace),
         ("bench", []) => bench::bench(&workspace, 1),
         ("bench", [flag, threads]) if flag == "--threads" => bench::bench(&workspace, threads.parse()?),
+        ("kernels", []) => kernels::build(&workspace, false),
+        ("kernels", [flag]) if flag == "--write" => kernels::build(&workspace, true),
+        ("mutate", []) => emulate(&workspace, &["mutate"]),
+        ("device-check", []) => device_check(&workspace),
+        ("device-check", [flag]) if flag == "--stand-in" => emulate(&workspace, &["device-check", "--stand-in"]),
         ("tidy", []) => tidy::check(&workspace),
         _ => bail!("unknown arguments: {}\n\n{USAGE}", args.join(" ")),
     }
+}
+
+/// A command of the program that runs kernels without a GPU, or checks one.
+fn emulate(workspace: &Workspace, args: &[&str]) -> Result<()> {
+    let mut build = workspace::cargo();
+    build.args(["build", "--release", "--workspace", "--bin", "sluicegate-emulate"]).current_dir(&workspace.root);
+    run::run(&mut build)?;
+    let mut program = std::process::Command::new(workspace.target.join("release/sluicegate-emulate"));
+    run::run(program.args(args).current_dir(&workspace.root))
+}
+
+/// Kernels, then whole models against the CPU executor and the golden data.
+fn device_check(workspace: &Workspace) -> Result<()> {
+    kernels::build(workspace, false)?;
+    emulate(workspace, &["device-check"])?;
+    let mut models = workspace::cargo();
+    models.args([
+        "test",
+        "--release",
+        "--workspace",
+        "--test",
+        "cuda_models",
+        "--",
+        "--include-ignored",
+        "--nocapture",
+    ]);
+    run::run(models.env("SLUICEGATE_TEST_GPU", "1").current_dir(&workspace.root))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::workspace::{Workspace, cargo};
-use crate::{demo_model, plugins, python, run, tidy};
+use crate::{demo_model, kernels, plugins, python, run, tidy};
 
 /// What the client tests install into `target/venv`; pinned, so that an upstream release does not break the build.
 const PYTHON_REQUIREMENTS: [&str; 1] = ["openai==3.57.0"];
@@ -21,6 +21,7 @@ pub(crate) fn all(workspace: &Workspace) -> Result<()> {
     steps.take("formatting", |w| run::run(cargo().args(["fmt", "--all", "--check"]).current_dir(&w.root)))?;
     take_preparation(&mut steps)?;
     steps.take("lints", |w| run::run(in_workspace(w, "clippy").args(["--all-targets", "--", "--deny=warnings"])))?;
+    steps.take("CUDA kernels", kernels::check)?;
     steps.take("tests", run_tests)?;
     steps.report("all checks passed");
     Ok(())
