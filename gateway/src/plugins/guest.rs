@@ -8,7 +8,7 @@ use wasmtime::{Engine, ResourceLimiter, Store, StoreContextMut, Trap, UpdateDead
 
 use super::bindings::{grammar, meta, parse, render};
 use super::error::{Cause, RefusedReason};
-use super::host::TICK;
+use super::host::{TICK, TICK_MILLIS};
 use super::settings::Settings;
 
 /// A compiled component with the exports of `sluicegate:format` looked up.
@@ -137,8 +137,9 @@ fn arm(store: &mut Store<Limits>, budget: Duration) {
     let limits = store.data_mut();
     limits.half = budget / 2;
     limits.overtime = None;
-    let ticks = (limits.half.as_millis() / TICK.as_millis()).max(1);
-    store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
+    // In 64 bits: this runs before every call.
+    let millis = limits.half.as_secs() * 1000 + u64::from(limits.half.subsec_millis());
+    store.set_epoch_deadline((millis / TICK_MILLIS).max(1));
 }
 
 /// Runs when half of a call's budget has passed on the wall clock. From here on CPU time counts, so that a thread

@@ -14,7 +14,8 @@ use super::error::{Cause, PluginError};
 use super::settings::Settings;
 
 /// One tick of the clock that bounds guest calls.
-pub(super) const TICK: Duration = Duration::from_millis(5);
+pub(super) const TICK: Duration = Duration::from_millis(TICK_MILLIS);
+pub(super) const TICK_MILLIS: u64 = 5;
 
 /// Shared by every version of every plugin.
 pub(super) struct Host {

@@ -1,8 +1,8 @@
 //! Checks what a plugin answers against its contract, and remembers what was passed on.
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
+use rustc_hash::FxHasher;
 use serde::de::IgnoredAny;
 
 use super::bindings::types as wit;
@@ -29,9 +29,11 @@ pub(super) struct Ledger {
     notes: u32,
     held: usize,
     next_call: u32,
-    open: BTreeMap<u32, String>,
+    /// Calls that have not ended, and their arguments.
+    open: Vec<(u32, String)>,
     broken: u64,
-    digest: DefaultHasher,
+    /// Nobody gains by finding two answers with one digest, so it need not be a strong one.
+    digest: FxHasher,
 }
 
 impl Ledger {
@@ -109,18 +111,19 @@ impl Ledger {
                     return Err("tool-start without a name".to_owned());
                 }
                 self.next_call += 1;
-                self.open.insert(*index, String::new());
+                self.open.push((*index, String::new()));
             }
             Event::ToolArgs { index, delta } => {
-                let Some(arguments) = self.open.get_mut(index) else {
+                let Some((_, arguments)) = self.open.iter_mut().find(|(own, _)| own == index) else {
                     return Err(format!("tool-args for call {index}, which is not open"));
                 };
                 arguments.push_str(delta);
             }
             Event::ToolEnd { index } => {
-                let Some(arguments) = self.open.remove(index) else {
+                let Some(place) = self.open.iter().position(|(own, _)| own == index) else {
                     return Err(format!("tool-end for call {index}, which is not open"));
                 };
+                let (_, arguments) = self.open.swap_remove(place);
                 if let Err(reason) = one_object(&arguments) {
                     self.broken += 1;
                     return Ok(Some(Event::ToolBroken { index: *index, reason }));

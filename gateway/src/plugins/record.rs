@@ -7,15 +7,17 @@ use std::ops::Range;
 pub(super) struct Record {
     text: String,
     ids: Vec<u32>,
-    /// Ends of each push in `text` and `ids`.
-    ends: Vec<(usize, usize)>,
+    /// Ends of each push in `text`; small, because deltas are a few bytes each and thousands of streams live.
+    ends: Vec<u32>,
+    /// Ends in `ids`, up to the last push that had any.
+    id_ends: Vec<u32>,
     limit: usize,
     lost: bool,
 }
 
 impl Record {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit: limit.min(u32::MAX as usize), ..Self::default() }
     }
 
     /// Adds a push. Beyond the limit the record is given up, so that memory stays bounded.
@@ -28,8 +30,12 @@ impl Record {
             return;
         }
         self.text.push_str(text);
-        self.ids.extend_from_slice(ids);
-        self.ends.push((self.text.len(), self.ids.len()));
+        self.ends.push(end(self.text.len()));
+        if !ids.is_empty() {
+            self.id_ends.resize(self.ends.len() - 1, end(self.ids.len()));
+            self.ids.extend_from_slice(ids);
+            self.id_ends.push(end(self.ids.len()));
+        }
     }
 
     /// Whether the stream can be replayed.
@@ -52,13 +58,42 @@ impl Record {
     pub(super) fn text_from(&self, n: usize) -> &str {
         match n.checked_sub(1) {
             None => &self.text,
-            Some(before) => self.ends.get(before).map_or("", |(end, _)| &self.text[*end..]),
+            Some(before) => self.ends.get(before).map_or("", |end| &self.text[*end as usize..]),
         }
     }
 
     fn ranges(&self, n: usize) -> (Range<usize>, Range<usize>) {
-        let (text, ids) = if n == 0 { (0, 0) } else { self.ends[n - 1] };
-        let (text_end, ids_end) = self.ends[n];
-        (text..text_end, ids..ids_end)
+        let start = |ends: &[u32]| n.checked_sub(1).map(|before| ends.get(before).copied());
+        let text = start(&self.ends).flatten().unwrap_or(0)..self.ends[n];
+        let last = end(self.ids.len());
+        let ids =
+            start(&self.id_ends).map_or(0, |end| end.unwrap_or(last))..self.id_ends.get(n).copied().unwrap_or(last);
+        (text.start as usize..text.end as usize, ids.start as usize..ids.end as usize)
+    }
+}
+
+/// A place in the record; the limit keeps it small.
+fn end(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushes_come_back_with_and_without_ids() {
+        let mut record = Record::new(1 << 10);
+        let pushes: [(&str, &[u32]); 6] =
+            [("a", &[]), ("", &[1, 2]), ("bc", &[]), ("d", &[3]), ("", &[]), ("é", &[])];
+        for (text, ids) in pushes {
+            record.add(text, ids);
+        }
+        for (n, push) in pushes.iter().enumerate() {
+            assert_eq!(record.get(n), *push, "push {n}");
+        }
+        assert_eq!((record.text_from(0), record.text_from(3), record.text_from(6)), ("abcdé", "dé", ""));
+        record.add(&"x".repeat(1 << 10), &[]);
+        assert!(!record.is_complete());
     }
 }

@@ -41,8 +41,12 @@ pub struct Markers {
 impl Markers {
     /// The literals with their ids. Empty literals are left out.
     pub fn new<S: Into<Box<str>>>(literals: impl IntoIterator<Item = (S, u16)>) -> Markers {
-        let mut literals: Vec<(Box<str>, u16)> =
-            literals.into_iter().map(|(text, id)| (text.into(), id)).filter(|(text, _)| !text.is_empty()).collect();
+        Markers::of(literals.into_iter().map(|(text, id)| (text.into(), id)).collect())
+    }
+
+    /// Apart from `new`, so that a component holds it once and not for every kind of iterator.
+    fn of(mut literals: Vec<(Box<str>, u16)>) -> Markers {
+        literals.retain(|(text, _)| !text.is_empty());
         // Longest first, so that the first full match is the longest one.
         literals.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         let mut bytes: Vec<u8> = literals.iter().map(|(text, _)| text.as_bytes()[0]).collect();

@@ -113,12 +113,15 @@ impl Checker {
     /// Reads `text`, appending what is valid to `out`.
     pub fn feed(&mut self, text: &str, out: &mut String) -> Fed {
         let bytes = text.as_bytes();
+        if out.is_empty() {
+            out.reserve_exact(text.len());
+        }
         // Copied up to here; repairs move it.
         let mut copied = 0;
         let mut at = 0;
         while at < bytes.len() {
             if self.state == State::Text {
-                at += memchr_text(&bytes[at..]);
+                at += super::text::plain(&bytes[at..]);
                 if at == bytes.len() {
                     break;
                 }
@@ -275,12 +278,6 @@ const CONTROL: [&str; 32] = [
     "\x0f", "\x10", "\x11", "\x12", "\x13", "\x14", "\x15", "\x16", "\x17", "\x18", "\x19", "\x1a", "\x1b", "\x1c",
     "\x1d", "\x1e", "\x1f",
 ];
-
-/// How many bytes can be skipped inside a string.
-#[inline]
-fn memchr_text(bytes: &[u8]) -> usize {
-    bytes.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').unwrap_or(bytes.len())
-}
 
 /// True if `text` is exactly one JSON value, spaces around it allowed.
 pub fn is_value(text: &str) -> bool {

@@ -4,4 +4,5 @@ mod check;
 mod text;
 
 pub use check::{Checker, Fed, is_value, object_text};
+pub(crate) use text::plain;
 pub use text::{decode, escape_into, quote};

@@ -73,7 +73,23 @@ enum Did {
 impl Transcoder {
     /// Reads `text`, appending JSON to `out`.
     pub fn feed(&mut self, text: &str, out: &mut String) -> Fed {
-        for (at, c) in text.char_indices() {
+        if out.is_empty() {
+            out.reserve_exact(text.len());
+        }
+        let mut at = 0;
+        while at < text.len() {
+            // Most of a string means itself.
+            if let State::Text { text: literal, role } = &self.state {
+                let rest = &text[at..];
+                let (to, room) = match role {
+                    Role::First => (&mut self.first, MAX_FIRST),
+                    _ => (&mut *out, usize::MAX),
+                };
+                let run = rest.floor_char_boundary(literal.plain(rest).min(room.saturating_sub(to.len())));
+                to.push_str(&rest[..run]);
+                at += run;
+            }
+            let Some(c) = text[at..].chars().next() else { break };
             loop {
                 match self.take(c, out) {
                     Did::Bad => return Fed::Bad(at),
@@ -82,8 +98,9 @@ impl Transcoder {
                     Did::Again => {}
                 }
             }
+            at += c.len_utf8();
             if matches!(self.state, State::Done) {
-                return Fed::Done(at + c.len_utf8());
+                return Fed::Done(at);
             }
         }
         Fed::More

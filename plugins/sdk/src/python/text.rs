@@ -52,6 +52,15 @@ impl Text {
         Text { quote, raw, follow, layout: String::new(), triple: false, state: State::Opened }
     }
 
+    /// How many bytes of `rest` mean themselves.
+    pub(super) fn plain(&self, rest: &str) -> usize {
+        if self.state != State::Body {
+            return 0;
+        }
+        let run = json::plain(rest.as_bytes());
+        memchr::memchr(self.quote as u8, &rest.as_bytes()[..run]).unwrap_or(run)
+    }
+
     /// Reads a character; what it means is appended to `out`, escaped for JSON.
     pub(super) fn take(&mut self, c: char, out: &mut String) -> Took {
         match self.state {
