@@ -84,8 +84,7 @@ mod tests {
     #[test]
     fn pushes_come_back_with_and_without_ids() {
         let mut record = Record::new(1 << 10);
-        let pushes: [(&str, &[u32]); 6] =
-            [("a", &[]), ("", &[1, 2]), ("bc", &[]), ("d", &[3]), ("", &[]), ("é", &[])];
+        let pushes: [(&str, &[u32]); 6] = [("a", &[]), ("", &[1, 2]), ("bc", &[]), ("d", &[3]), ("", &[]), ("é", &[])];
         for (text, ids) in pushes {
             record.add(text, ids);
         }
