@@ -48,7 +48,8 @@ def server(gguf, threads, parallel, port):
 def main():
     gguf, threads, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     began = time.time()
-    address = server(gguf, threads, batch, 18100 + batch).listening_address
+    engine = server(gguf, threads, batch, 18100 + batch)  # ends when nobody holds it
+    address = engine.listening_address
     if batch == 1:
         print(json.dumps({"what": "load", "seconds": round(time.time() - began, 3)}), flush=True)
     post(address, 0, PROMPT, 4)
