@@ -100,9 +100,9 @@ fn guesses(
 fn check_oracle(set: &str, dir: &str) {
     let checkpoint = whole(dir);
     let golden = Golden::read(set);
-    let file = std::fs::read(folder().join("drafts.safetensors")).unwrap();
-    let json = std::fs::read(folder().join("drafts.json")).unwrap();
-    let sets: BTreeMap<String, Vec<Expected>> = serde_json::from_slice(&json).unwrap();
+    let file = std::fs::read(folder().join("drafts.safetensors")).expect("the goldens are whole");
+    let json = std::fs::read(folder().join("drafts.json")).expect("the goldens are whole");
+    let sets: BTreeMap<String, Vec<Expected>> = serde_json::from_slice(&json).expect("the goldens are whole");
     let mut runner = open(checkpoint.path(), drafting(CpuRunOptions::reference()));
     let table: Vec<u32> = (0..8).rev().collect();
     let mut worst = 0f32;
