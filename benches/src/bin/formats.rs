@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo xtask plugins
-//! cargo run --release --workspace --bin formats [-- FORMAT...]
+//! cargo build --release --workspace --bin formats && target/release/formats [FORMAT...]
 //! ```
 //! CPU time of the thread, medians; the peers are timed by `benches/peers`.
 
