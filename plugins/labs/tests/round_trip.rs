@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluicegate_laws::by_tokens::assert_by_tokens;
-use sluicegate_laws::encode::{array, elements, function_xml, headed, objects, pairs, python, turn};
+use sluicegate_laws::encode::{array, elements, function_xml, headed, objects, pairs, python, tagged_pairs, turn};
 use sluicegate_laws::talk::{Call, Limits, Talk, Written, assert_round_trip};
 
 const THINK: Option<&str> = Some("</think>");
@@ -80,18 +80,16 @@ fn tag_wires() {
         format!("\n\n<｜GCML｜tool_calls>\n{calls}</｜GCML｜tool_calls>")
     };
     assert_round_trip(&plugin, "gigachat35", THINKS, |t| turn(t, THINK, gcml));
-    let invoke = |calls: &[Call], ns: &str| {
-        let call = |name: &str| format!("<{ns}invoke name=\"{name}\">\n");
+    let invoke = |calls: &[Call], ns: &str, [open, close]: [&str; 2]| {
+        let call = |name: &str| format!("{open}<{ns}invoke name=\"{name}\">\n");
         let param = |key: &str, _: &_| format!("<{ns}parameter name=\"{key}\">");
-        elements(calls, call, param, [&format!("</{ns}invoke>\n"), &format!("</{ns}parameter>\n")])
+        elements(calls, call, param, [&format!("</{ns}invoke>{close}\n"), &format!("</{ns}parameter>\n")])
     };
     let trimmed = Limits { exact_strings: false, ..THINKS };
-    let dots = |calls: &[Call]| format!("<dots_function_call>\n{}</dots_function_call>", invoke(calls, ""));
+    let dots = |calls: &[Call]| format!("<dots_function_call>\n{}</dots_function_call>", invoke(calls, "", ["", ""]));
     assert_round_trip(&plugin, "dots", trimmed, |t| turn(t, THINK, dots));
     let step3 = |calls: &[Call]| {
-        let calls = invoke(calls, "steptml:")
-            .replace("<steptml:invoke", "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke")
-            .replace("</steptml:invoke>", "</steptml:invoke><｜tool_call_end｜>");
+        let calls = invoke(calls, "steptml:", ["<｜tool_call_begin｜>function<｜tool_sep｜>", "<｜tool_call_end｜>"]);
         format!("<｜tool_calls_begin｜>\n{calls}<｜tool_calls_end｜>")
     };
     assert_round_trip(&plugin, "step3", trimmed, |t| turn(t, THINK, step3));
@@ -113,20 +111,20 @@ fn pair_wires() {
     assert_round_trip(&plugin, "iquest_q1", THINKS, |t| turn(t, THINK, |calls| pairs(calls, iquest, "")));
     // One newline around values is layout there.
     let framed = |calls: &[Call]| {
-        let text = pairs(calls, tags, "\n");
-        text.replace("<arg_value>", "<arg_value>\n").replace("</arg_value>", "\n</arg_value>")
+        tagged_pairs(calls, [tags, ["<arg_key>", "</arg_key>"], ["<arg_value>\n", "\n</arg_value>"]], "\n")
     };
     let clean = Limits { never: &["<arg_value>", "</arg_value>"], ..THINKS };
     assert_round_trip(&plugin, "poolside_v1", clean, |t| turn(t, THINK, framed));
     assert_round_trip(&plugin, "spark25", Limits { reasoning: false, ..clean }, |t| turn(t, None, framed));
     let ifm = |calls: &[Call]| {
-        let text = pairs(calls, ["<tool_call>", "</tool_call>"], "");
-        let text = ["tool_call", "arg_key", "arg_value"]
-            .iter()
-            .fold(text, |t, tag| t.replace(&format!("{tag}>"), &format!("ifm|{tag}>")));
-        format!("<ifm|tool_calls>{text}</ifm|tool_calls>")
+        let tags = [
+            ["<ifm|tool_call>", "</ifm|tool_call>"],
+            ["<ifm|arg_key>", "</ifm|arg_key>"],
+            ["<ifm|arg_value>", "</ifm|arg_value>"],
+        ];
+        format!("<ifm|tool_calls>{}</ifm|tool_calls>", tagged_pairs(calls, tags, ""))
     };
-    assert_round_trip(&plugin, "k2_horizon", clean, |t| turn(t, Some("</ifm|think>"), ifm));
+    assert_round_trip(&plugin, "k2_horizon", THINKS, |t| turn(t, Some("</ifm|think>"), ifm));
 }
 
 #[test]

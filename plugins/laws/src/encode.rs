@@ -64,15 +64,20 @@ pub fn function_xml(calls: &[Call], open: &str, close: &str) -> String {
 }
 
 /// Name, then keys and values, one block for each call; `nl` stands between the parts.
-pub fn pairs(calls: &[Call], [open, close]: [&str; 2], nl: &str) -> String {
+pub fn pairs(calls: &[Call], call: [&str; 2], nl: &str) -> String {
+    tagged_pairs(calls, [call, ["<arg_key>", "</arg_key>"], ["<arg_value>", "</arg_value>"]], nl)
+}
+
+/// Each call as a name and pairs of key and value, in the tags of calls, of keys and of values.
+pub fn tagged_pairs(calls: &[Call], [call, key, value]: [[&str; 2]; 3], nl: &str) -> String {
     let mut out = String::new();
     for c in calls {
-        let _ = write!(out, "{open}{}{nl}", c.name);
-        for (key, value) in &c.arguments {
-            let value = plain(value);
-            let _ = write!(out, "<arg_key>{key}</arg_key>{nl}<arg_value>{value}</arg_value>{nl}");
+        let _ = write!(out, "{}{}{nl}", call[0], c.name);
+        for (name, argument) in &c.arguments {
+            let argument = plain(argument);
+            let _ = write!(out, "{}{name}{}{nl}{}{argument}{}{nl}", key[0], key[1], value[0], value[1]);
         }
-        out += close;
+        out += call[1];
     }
     out
 }

@@ -1,6 +1,6 @@
 //! Generated conversations in the Hunyuan wires come back whole.
 
-use sluicegate_laws::encode::{array, pairs, turn};
+use sluicegate_laws::encode::{array, pairs, tagged_pairs, turn};
 use sluicegate_laws::talk::{Limits, Written, assert_round_trip};
 
 const THINK: Option<&str> = Some("</think>");
@@ -15,10 +15,13 @@ fn generated_conversations() {
     assert_round_trip(&plugin, "hunyuan", THINKS, |t| turn(t, THINK, v4));
     // A checkpoint's suffix on every tag.
     let suffixed = |calls: &[_]| {
-        ["tool_calls", "tool_call", "arg_key", "arg_value"]
-            .iter()
-            .fold(v4(calls), |text, tag| text.replace(&format!("{tag}>"), &format!("{tag}:6124c78e>")))
+        let tags = [
+            ["<tool_call:6124c78e>", "</tool_call:6124c78e>"],
+            ["<arg_key:6124c78e>", "</arg_key:6124c78e>"],
+            ["<arg_value:6124c78e>", "</arg_value:6124c78e>"],
+        ];
+        format!("<tool_calls:6124c78e>{}</tool_calls:6124c78e>", tagged_pairs(calls, tags, ""))
     };
-    let clean = Limits { never: &["tool_call", "arg_key", "arg_value"], written: Written::No, ..THINKS };
-    assert_round_trip(&plugin, "hunyuan", clean, |t| turn(t, Some("</think:6124c78e>"), suffixed));
+    let read = Limits { written: Written::No, ..THINKS };
+    assert_round_trip(&plugin, "hunyuan", read, |t| turn(t, Some("</think:6124c78e>"), suffixed));
 }
