@@ -208,9 +208,9 @@ pub(crate) fn finish(mut generation: Generation) -> Received {
     received
 }
 
-/// Panics unless the engine comes to hold nothing within two seconds; returns its idle figures.
+/// Panics unless the engine comes to hold nothing before long; returns its idle figures.
 pub(crate) fn assert_idle(engine: &Running) -> Stats {
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + Duration::from_secs(20);
     loop {
         let s = engine.stats();
         let busy = s.running + s.waiting + s.prefilling + s.transferring + s.decoding + s.paused;

