@@ -103,15 +103,19 @@ fn is_object(text: &str) -> bool {
 #[derive(Default)]
 struct Seen {
     open: bool,
+    /// Content has been said since the last call began.
+    said: bool,
 }
 
 impl Seen {
     fn take(&mut self, event: Event, message: &mut Message) -> Result<(), String> {
         match event {
             Event::Content(text) => {
-                if text.is_empty() || (!message.calls.is_empty() && text.trim().is_empty()) {
+                let blank = text.trim().is_empty();
+                if text.is_empty() || (!message.calls.is_empty() && blank && !self.said) {
                     return Err(format!("content {text:?} that says nothing"));
                 }
+                self.said |= !blank;
                 message.content.push_str(&text);
             }
             Event::Reasoning(text) => {
@@ -125,7 +129,7 @@ impl Seen {
                     return Err(format!("call {index} '{name}' out of order"));
                 }
                 message.calls.push(Call { name, id, ..Call::default() });
-                self.open = true;
+                (self.open, self.said) = (true, false);
             }
             Event::ToolArgs { index, delta } => {
                 let last = message.calls.len().checked_sub(1);

@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod bounded;
+mod broken;
 pub mod by_tokens;
 pub mod case;
 pub mod constrained;

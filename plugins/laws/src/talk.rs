@@ -11,6 +11,7 @@ use sluicegate_sdk::event::{FinishReason, StopCause};
 use sluicegate_sdk::format::Plugin;
 
 use crate::assemble::{Message, run};
+use crate::broken;
 use crate::constrained::{Demand, governed};
 use crate::walk::Compiler;
 use crate::{chunking, tools};
@@ -219,7 +220,8 @@ pub fn assert_round_trip(plugin: &Plugin, format: &str, limits: Limits, encode: 
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let sizes = proptest::collection::vec(1usize..24, 1..12);
     let grammars = Grammars::new(plugin, format, limits, cases);
-    let result = runner.run(&(talks(limits), sizes), |(talk, sizes)| {
+    let described = plugin.describe().into_iter().find(|d| d.name == format).expect("a format of the plugin");
+    let result = runner.run(&(talks(limits), sizes, broken::breaks()), |(talk, sizes, breaks)| {
         let text = encode(&talk);
         let set = Arc::new(tools::digest(&talk.tools));
         let config = ParserConfig {
@@ -236,7 +238,9 @@ pub fn assert_round_trip(plugin: &Plugin, format: &str, limits: Limits, encode: 
             prop_assert_eq!(&got, &whole, "chunks {:?}", chunks);
         }
         truncations(&talk, &text, &sizes, |text| run(plugin, &config, &set, &[text], &StopCause::Length))?;
-        Ok(())
+        let config = ParserConfig { options: breaks.options(), ..config.clone() };
+        let parse = |chunks: &[&str]| run(plugin, &config, &set, chunks, &StopCause::Eos(None));
+        broken::check(&breaks.of(&text, &described.markers), &sizes, parse).map_err(TestCaseError::fail)
     });
     if let Err(error) = result {
         panic!("{format}: {error}");

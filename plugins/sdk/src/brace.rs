@@ -5,16 +5,17 @@ use std::sync::Arc;
 use crate::coerce;
 use crate::emit::Emitter;
 use crate::json;
+use crate::limit::limit;
 use crate::scan::{Hit, Markers};
 use crate::syntax::{Enter, Opener, Place, Read, Reader, Request, Syntax};
 use crate::tools::JsonTypes;
 
 /// Longest function name or key.
-const MAX_WORD: usize = 256;
+const MAX_WORD: usize = limit(256);
 /// Longest bare value: it is looked at again until its end has come.
-const MAX_BARE: usize = 4096;
+const MAX_BARE: usize = limit(4096);
 /// Longest string that is withheld to be decoded.
-const MAX_HELD: usize = 1 << 20;
+const MAX_HELD: usize = limit(1 << 20);
 /// How deep values may nest.
 const MAX_DEPTH: usize = 128;
 
@@ -63,6 +64,7 @@ impl BraceSyntax {
             name: String::new(),
             keys: Vec::new(),
             twice: false,
+            long: false,
         }
     }
 }
@@ -121,6 +123,8 @@ struct BraceReader {
     keys: Vec<String>,
     /// The top-level key came before: its value is read and dropped.
     twice: bool,
+    /// The string being read is longer than may be withheld.
+    long: bool,
 }
 
 impl BraceReader {
@@ -228,7 +232,8 @@ impl BraceReader {
         }
         let opens = rest.starts_with(quote);
         let container = rest.starts_with(['{', '[']);
-        let word = if opens || container { 0 } else { rest.find([',', '}', ']']).unwrap_or(rest.len()) };
+        let bare = || rest.find([',', '}', ']']).filter(|at| *at <= MAX_BARE);
+        let word = if opens || container { 0 } else { bare().unwrap_or(rest.len()) };
         if word == rest.len() {
             return if rest.len() <= MAX_BARE { Move::Wait(0) } else { self.fail(0, out) };
         }
@@ -272,11 +277,15 @@ impl BraceReader {
         };
         let State::Text(held) = &mut self.state else { return then };
         match held {
+            Some(text) if self.long || text.len() + piece.len() > MAX_HELD => {
+                self.long = true;
+                text.clear();
+            }
             Some(text) => text.push_str(piece),
             None if !self.twice && !piece.is_empty() => out.args_with(|args| json::escape_into(piece, args)),
             None => {}
         }
-        if held.as_ref().is_some_and(|text| text.len() > MAX_HELD) {
+        if closes && self.long {
             return self.fail(piece.len(), out);
         }
         if closes {

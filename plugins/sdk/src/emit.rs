@@ -4,6 +4,7 @@
 //! dropped; text after tool calls follows one policy; a call that did not end is never closed.
 
 use crate::event::{Channel, Event, FinishReason, Step, StopCause, Tail};
+use crate::limit::keep;
 use crate::prose::Newlines;
 
 /// Which characters are layout at the edge of a text.
@@ -63,6 +64,8 @@ impl Layout {
 
 /// Longest run of layout that is withheld.
 const MAX_PENDING: usize = 256;
+/// Longest run of end-of-turn tokens that is withheld; what is beyond it says no more.
+const MAX_ENDED: usize = 4096;
 
 /// Collects the events of one push.
 #[derive(Debug)]
@@ -80,6 +83,8 @@ pub struct Emitter {
     started: u32,
     ended: u32,
     open: bool,
+    /// The call being read has no name: it is none, and its arguments go nowhere.
+    nameless: bool,
     noted_after: bool,
     /// See [`Emitter::real_newlines`].
     prose: Option<Newlines>,
@@ -100,6 +105,7 @@ impl Emitter {
             started: 0,
             ended: 0,
             open: false,
+            nameless: false,
             noted_after: false,
             prose: None,
         }
@@ -181,7 +187,7 @@ impl Emitter {
             self.release();
             self.write(body);
         }
-        self.pending.push_str(&text[body.len()..]);
+        keep(&mut self.pending, &text[body.len()..], if self.pending_end.is_some() { MAX_ENDED } else { usize::MAX });
         if self.pending.len() > MAX_PENDING && self.pending_end.is_none() {
             let mut cut = self.pending.len() - MAX_PENDING;
             while !self.pending.is_char_boundary(cut) {
@@ -213,7 +219,7 @@ impl Emitter {
         // If text does follow, this was text too, and what stands behind it is not at the start.
         self.lead = Trim::Nothing;
         self.pending_end.get_or_insert(self.pending.len());
-        self.pending.push_str(literal);
+        keep(&mut self.pending, literal, MAX_ENDED);
     }
 
     /// A frame around text: layout on both sides of it is dropped.
@@ -280,10 +286,15 @@ impl Emitter {
         self.lead = Trim::Nothing;
     }
 
-    /// A call begins.
+    /// A call begins. Without a name nobody could answer it: it is malformed, and what follows of it is dropped.
     pub fn start(&mut self, name: &str, id: Option<String>) {
         self.enter_calls();
         self.abandon("");
+        if name.trim().is_empty() {
+            self.malformed(name);
+            self.nameless = true;
+            return;
+        }
         self.events.push(Event::ToolStart { index: self.started, id, name: name.to_owned() });
         self.started += 1;
         self.open = true;
@@ -291,7 +302,7 @@ impl Emitter {
 
     /// The next piece of the open call's arguments.
     pub fn args(&mut self, piece: &str) {
-        debug_assert!(self.open, "arguments outside a call");
+        debug_assert!(self.open || self.nameless, "arguments outside a call");
         if !piece.is_empty() {
             self.args_with(|out| out.push_str(piece));
         }
@@ -299,6 +310,9 @@ impl Emitter {
 
     /// Lets `write` append to the open call's arguments without an extra copy.
     pub fn args_with<R>(&mut self, write: impl FnOnce(&mut String) -> R) -> R {
+        if self.nameless {
+            return write(&mut String::new());
+        }
         let index = self.started.saturating_sub(1);
         if let Some(Event::ToolArgs { index: at, delta }) = self.events.last_mut()
             && *at == index
@@ -315,6 +329,7 @@ impl Emitter {
 
     /// The open call is complete; its argument pieces joined are one JSON object.
     pub fn end(&mut self) {
+        self.nameless = false;
         if self.open {
             self.events.push(Event::ToolEnd(self.started - 1));
             self.open = false;
@@ -324,6 +339,7 @@ impl Emitter {
 
     /// The open call will never be complete. `raw` is what the model wrote, as far as it was kept.
     pub fn abandon(&mut self, raw: &str) {
+        self.nameless = false;
         if self.open {
             self.open = false;
             self.events.push(Event::Malformed(raw.to_owned()));
@@ -332,6 +348,7 @@ impl Emitter {
 
     /// Markup that never became a call.
     pub fn malformed(&mut self, raw: &str) {
+        self.nameless = false;
         self.open = false;
         self.events.push(Event::Malformed(raw.to_owned()));
     }

@@ -119,6 +119,13 @@ impl Markers {
     }
 }
 
+/// The first of each.
+pub(crate) fn distinct(mut all: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    all.retain(|marker| seen.insert(marker.clone()));
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
-use crate::scan::{Hit, Markers};
+use crate::limit::limit;
+use crate::scan::{Hit, Markers, distinct};
 use crate::syntax::{Enter, Place, Read, Reader, Request, Syntax};
 use crate::think::Think;
 use crate::tools::ToolSet;
@@ -34,7 +35,7 @@ const DROP: u16 = 3;
 const OPEN_STEM: u16 = 4;
 const CLOSE_STEM: u16 = 5;
 /// Longest suffix of a marker.
-const MAX_SUFFIX: usize = 64;
+const MAX_SUFFIX: usize = limit(64);
 /// Opener `n` of the tool syntax is `CALLS + n`.
 const CALLS: u16 = 16;
 
@@ -117,9 +118,7 @@ impl TextFormat {
             self.think.iter().flat_map(|t| t.open.iter().chain(t.close).map(|m| (*m).to_owned())).collect();
         all.extend(self.syntax.iter().flat_map(|s| s.markers()));
         all.extend(self.silent.iter().map(|t| (*t).to_owned()));
-        let mut seen = std::collections::BTreeSet::new();
-        all.retain(|marker| seen.insert(marker.clone()));
-        all
+        distinct(all)
     }
 }
 
@@ -309,7 +308,9 @@ impl TextMachine {
     fn suffixed(&mut self, rest: &str, stem: usize, id: u16, last: bool) -> (usize, bool) {
         let suffix = rest[stem..].find(|c: char| !c.is_ascii_alphanumeric());
         match suffix {
-            Some(n) if rest[stem + n..].starts_with('>') => self.marker(rest, stem + n + 1, id, last),
+            Some(n) if n <= MAX_SUFFIX && rest[stem + n..].starts_with('>') => {
+                self.marker(rest, stem + n + 1, id, last)
+            }
             None if !last && rest.len() - stem <= MAX_SUFFIX => (0, false),
             _ => {
                 self.begun = true;

@@ -3,12 +3,13 @@
 use super::JsonCalls;
 use crate::emit::Emitter;
 use crate::json::{self, Checker, Fed};
+use crate::limit::limit;
 use crate::syntax::Request;
 
 /// Longest key, name or id.
-const MAX_WORD: usize = 4096;
+const MAX_WORD: usize = limit(4096);
 /// Longest arguments that are withheld because the name has not come yet.
-const MAX_HELD: usize = 1 << 20;
+const MAX_HELD: usize = limit(1 << 20);
 
 #[derive(Debug)]
 enum State {
@@ -63,6 +64,8 @@ pub(crate) struct Object {
     state: State,
     slot: Slot,
     word: String,
+    /// The word was longer than it may be: it is read to its end and no call's.
+    long: bool,
     name: Option<String>,
     id: Option<String>,
     args: Args,
@@ -78,6 +81,7 @@ impl Object {
             state: State::Open,
             slot: Slot::Other,
             word: String::new(),
+            long: false,
             name: None,
             id: None,
             args: Args::None,
@@ -135,6 +139,7 @@ impl Object {
     }
 
     fn structure(&mut self, byte: u8, rest: &str, request: &Request, out: &mut Emitter) -> Result<usize, usize> {
+        self.long = false;
         self.state = match (&self.state, byte) {
             (State::Open, b'{') | (State::After, b',') => State::Key,
             (State::Key, b'"') => {
@@ -194,12 +199,11 @@ impl Object {
     fn key_text(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Result<usize, usize> {
         let State::KeyText(checker) = &mut self.state else { return Err(0) };
         let fed = checker.feed(rest, &mut self.word);
-        if self.word.len() > MAX_WORD {
-            return Err(0);
-        }
+        self.bound(MAX_WORD);
         match fed {
             Fed::More => Ok(rest.len()),
             Fed::Bad(n) => Err(n),
+            Fed::Done(n) if self.long => Err(n),
             Fed::Done(n) => {
                 let key = json::decode(&self.word).ok_or(n)?;
                 if self.is_bare(&key, request) {
@@ -235,7 +239,7 @@ impl Object {
     }
 
     fn value(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Result<usize, usize> {
-        if self.word.is_empty() && self.args == Args::None && self.slot == Slot::Args {
+        if self.word.is_empty() && !self.long && self.args == Args::None && self.slot == Slot::Args {
             // The first character decides whether the arguments can stream.
             let body = rest.trim_start();
             if body.len() < rest.len() {
@@ -274,18 +278,26 @@ impl Object {
         } else {
             checker.feed(rest, &mut self.word)
         };
-        let limit = if self.slot == Slot::Args { MAX_HELD } else { MAX_WORD };
-        if self.slot != Slot::Other && self.word.len() > limit {
-            return Err(0);
+        if self.slot != Slot::Other {
+            self.bound(if self.slot == Slot::Args { MAX_HELD } else { MAX_WORD });
         }
         match fed {
             Fed::More => Ok(rest.len()),
             Fed::Bad(n) => Err(n),
+            Fed::Done(n) if self.long => Err(n),
             Fed::Done(n) => {
                 self.end_value(streaming, request).ok_or(n)?;
                 self.state = State::After;
                 Ok(n)
             }
+        }
+    }
+
+    /// Keeps no more of a word than `max`.
+    fn bound(&mut self, max: usize) {
+        if self.word.len() > max {
+            self.long = true;
+            self.word.clear();
         }
     }
 

@@ -6,13 +6,16 @@ use super::object::{Object, Outcome};
 use super::{CALL_OPEN, CLOSE, IGNORED, OPEN, Shared};
 use crate::emit::Emitter;
 use crate::json::{Checker, Fed};
+use crate::limit::{keep, limit, window};
 use crate::scan::Hit;
 use crate::syntax::{Read, Reader, Request};
 
 /// Longest header.
-const MAX_HEADER: usize = 1024;
+const MAX_HEADER: usize = limit(1024);
+/// Longest text that is withheld because it may be a call.
+const MAX_GUESS: usize = limit(1 << 20);
 /// How much of a call's raw text is kept for reports.
-const MAX_RAW: usize = 4096;
+const MAX_RAW: usize = limit(4096);
 
 #[derive(Debug)]
 enum State {
@@ -66,20 +69,24 @@ impl JsonReader {
     }
 
     fn go(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Option<Move> {
+        let room = if self.guess { MAX_GUESS.checked_sub(self.raw.len())? } else { rest.len() };
         match &mut self.state {
             State::Between => self.between(rest, last),
-            State::Object(object) => match object.feed(rest, request, out) {
-                Outcome::More => {
-                    self.guess &= !object.is_certain();
-                    Some(Move::Go(rest.len()))
+            State::Object(object) => {
+                let seen = &rest[..rest.ceil_char_boundary(room + 1)];
+                let outcome = object.feed(seen, request, out);
+                // A call that has been announced is one, even if it breaks at once.
+                self.guess &= !object.is_certain();
+                match outcome {
+                    Outcome::More => Some(Move::Go(seen.len())),
+                    Outcome::Done(n) => {
+                        self.guess = false;
+                        self.state = State::Between;
+                        Some(Move::Go(n))
+                    }
+                    Outcome::Bad(n) => self.bad(n, rest, out),
                 }
-                Outcome::Done(n) => {
-                    self.guess = false;
-                    self.state = State::Between;
-                    Some(Move::Go(n))
-                }
-                Outcome::Bad(n) => self.bad(n, rest, out),
-            },
+            }
             State::Header => Some(self.header(rest, request, out)),
             State::Args(checker) => {
                 let fed = out.args_with(|args| {
@@ -117,7 +124,9 @@ impl JsonReader {
             return None;
         }
         self.keep_raw(&rest[..n]);
-        let raw = std::mem::take(&mut self.raw);
+        let mut raw = std::mem::take(&mut self.raw);
+        // It may have been kept as a whole, while all of this was a guess.
+        raw.truncate(raw.ceil_char_boundary(MAX_RAW));
         out.malformed(&raw);
         self.state = State::Broken;
         Some(Move::Go(n))
@@ -189,14 +198,16 @@ impl JsonReader {
     }
 
     fn header(&mut self, rest: &str, request: &Request, out: &mut Emitter) -> Move {
-        let Some(end) = rest.find('{') else {
-            if let Hit::Marker { at, .. } = self.shared.between.find(rest, false) {
-                return self.no_arguments(&rest[..at], request, out);
+        let (seen, full) = window(rest, MAX_HEADER, false);
+        let Some(end) = seen.find('{') else {
+            if let Hit::Marker { at, .. } = self.shared.between.find(seen, full) {
+                return self.no_arguments(&seen[..at], request, out);
             }
-            if rest.len() > MAX_HEADER {
-                out.malformed(&rest[..rest.floor_char_boundary(MAX_RAW)]);
-                self.state = State::Between;
-                return Move::Go(rest.len());
+            if full {
+                out.malformed(seen);
+                self.at_header = false;
+                self.state = State::Broken;
+                return Move::Go(seen.len());
             }
             return Move::Wait(0);
         };
@@ -257,11 +268,7 @@ impl JsonReader {
             self.raw.push_str(text);
             return;
         }
-        let mut room = MAX_RAW.saturating_sub(self.raw.len()).min(text.len());
-        while !text.is_char_boundary(room) {
-            room -= 1;
-        }
-        self.raw.push_str(&text[..room]);
+        keep(&mut self.raw, text, MAX_RAW);
     }
 }
 

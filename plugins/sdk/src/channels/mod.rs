@@ -11,14 +11,15 @@ use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
 use crate::json::{Checker, Fed};
-use crate::scan::{Hit, Markers};
+use crate::limit::{limit, window};
+use crate::scan::{Hit, Markers, distinct};
 use crate::stream::Machine;
 use crate::syntax::{Read, Reader, Request, Syntax};
 use crate::tools::ToolSet;
 use tokens::{Origin, Specials};
 
 /// Longest header.
-const MAX_HEADER: usize = 1024;
+const MAX_HEADER: usize = limit(1024);
 
 const START: u16 = 0;
 const END: u16 = 1;
@@ -61,9 +62,7 @@ impl ChannelFormat {
         let all = [s.starts, s.bodies, s.ends, s.ignored];
         let mut all: Vec<String> = all.iter().flat_map(|list| list.iter().map(|t| (*t).to_owned())).collect();
         all.extend(self.syntax.iter().flat_map(|s| s.markers()));
-        let mut seen = std::collections::BTreeSet::new();
-        all.retain(|marker| seen.insert(marker.clone()));
-        all
+        distinct(all)
     }
 }
 
@@ -171,15 +170,16 @@ impl ChannelMachine {
     }
 
     fn header(&mut self, rest: &str, last: bool) -> (usize, bool) {
-        match self.frame(&self.format.header, rest, last) {
+        let (seen, full) = window(rest, MAX_HEADER, last);
+        match self.frame(&self.format.header, seen, full) {
             Hit::Marker { at, len, id } if id >= BODY => {
-                let route = (self.format.spec.route)(&rest[..at], usize::from(id - BODY), &self.request);
+                let route = (self.format.spec.route)(&seen[..at], usize::from(id - BODY), &self.request);
                 self.open(route);
                 (at + len, true)
             }
             // A header begins anew; what stood before it is noise.
             Hit::Marker { at, len, .. } => (at + len, true),
-            Hit::Text | Hit::Partial { .. } if rest.len() <= MAX_HEADER => (0, false),
+            Hit::Text | Hit::Partial { .. } if seen.len() == rest.len() => (0, false),
             Hit::Text | Hit::Partial { .. } => {
                 self.open(Route::Content);
                 (0, true)

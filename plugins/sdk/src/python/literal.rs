@@ -2,11 +2,12 @@
 
 use super::text::{Text, Took};
 use crate::json::Fed;
+use crate::limit::limit;
 
 /// How deep literals may nest.
 const MAX_DEPTH: usize = 128;
 /// Longest text behind an opening brace: what follows it tells a dict from a set.
-const MAX_FIRST: usize = 1 << 16;
+const MAX_FIRST: usize = limit(1 << 16);
 /// The bracket that is due in a set.
 const SET: char = 's';
 

@@ -8,6 +8,7 @@ pub use literal::Transcoder;
 
 use std::sync::Arc;
 
+use crate::limit::{limit, window};
 use crate::scan::Markers;
 use crate::syntax::{Enter, Opener, Place, Reader, Request, Syntax};
 use reader::PythonReader;
@@ -45,7 +46,7 @@ impl PythonCalls {
 }
 
 /// Longest beginning of a bare list that is looked at: bracket, name, parenthesis.
-const MAX_HEAD: usize = 256;
+const MAX_HEAD: usize = limit(256);
 
 #[derive(Debug)]
 struct Shared {
@@ -84,11 +85,12 @@ impl Syntax for PythonSyntax {
             return Enter::Calls(open.len(), reader(true));
         }
         // `[name(`, and the name is declared: nothing else is a call.
-        let body = input[1..].trim_start();
+        let (seen, full) = window(&input[1..], MAX_HEAD, last);
+        let body = seen.trim_start();
         let name = body.len() - body.trim_start_matches(is_name).len();
         let after = body[name..].trim_start();
         match after.as_bytes().first() {
-            None if !last && input.len() <= MAX_HEAD => Enter::Hold,
+            None if !full => Enter::Hold,
             Some(b'(') if request.tools.get(&body[..name]).is_some() => Enter::Calls(0, reader(false)),
             _ => Enter::Text,
         }

@@ -9,13 +9,14 @@ use super::{Shared, Transcoder, is_name};
 use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::{self, Fed};
+use crate::limit::{limit, window};
 use crate::scan::Hit;
 use crate::syntax::{Read, Reader, Request};
 
 /// Longest function name or keyword.
-const MAX_WORD: usize = 256;
+const MAX_WORD: usize = limit(256);
 /// Longest dict of keywords.
-const MAX_SPREAD: usize = 1 << 20;
+const MAX_SPREAD: usize = limit(1 << 20);
 
 /// How dicts name their parts.
 static DICT: JsonCalls = JsonCalls::BASE;
@@ -34,6 +35,8 @@ enum State {
     After,
     /// A dict with a name and arguments.
     Dict(Transcoder, Object),
+    /// A dict that is no call: read to its end, because its strings may hold anything.
+    Skip(Transcoder),
     /// Behind something that is no call: nothing counts but the block's end.
     Broken,
 }
@@ -64,7 +67,7 @@ impl PythonReader {
     }
 
     fn go(&mut self, rest: &str, last: bool, request: &Request, out: &mut Emitter) -> Move {
-        if !matches!(self.state, State::Value(..) | State::Dict(..) | State::Spread(..)) {
+        if !matches!(self.state, State::Value(..) | State::Dict(..) | State::Spread(..) | State::Skip(..)) {
             let body = rest.trim_start();
             if body.len() < rest.len() {
                 return Move::Go(rest.len() - body.len());
@@ -90,12 +93,19 @@ impl PythonReader {
             }
             State::Spread(transcoder, json) => match transcoder.feed(rest, json) {
                 Fed::More if json.len() <= MAX_SPREAD => Move::Go(rest.len()),
-                Fed::Done(n) => {
+                Fed::Done(n) if json.len() <= MAX_SPREAD => {
                     let json = std::mem::take(json);
                     if self.spread(&json, out) { Move::Go(n) } else { self.fail(n, out) }
                 }
-                Fed::More => self.fail(rest.len(), out),
-                Fed::Bad(n) => self.fail(n, out),
+                Fed::More => self.skip(rest.len(), out),
+                Fed::Done(n) | Fed::Bad(n) => self.fail(n, out),
+            },
+            State::Skip(transcoder) => match transcoder.feed(rest, &mut String::new()) {
+                Fed::More => Move::Go(rest.len()),
+                Fed::Done(n) | Fed::Bad(n) => {
+                    self.state = State::Broken;
+                    Move::Go(n)
+                }
             },
             State::After => match rest.as_bytes()[0] {
                 b',' => {
@@ -136,15 +146,16 @@ impl PythonReader {
                 Move::Go(0)
             }
             _ => {
-                let name = rest.len() - rest.trim_start_matches(is_name).len();
-                match rest[name..].trim_start().as_bytes().first() {
-                    None if rest.len() <= MAX_WORD => Move::Wait,
+                let (seen, full) = window(rest, MAX_WORD, false);
+                let name = seen.len() - seen.trim_start_matches(is_name).len();
+                match seen[name..].trim_start().as_bytes().first() {
+                    None if !full => Move::Wait,
                     Some(b'(') if name > 0 => {
                         out.start(&rest[..name], None);
                         self.keys.clear();
                         self.opened = false;
                         self.state = State::Keyword;
-                        Move::Go(rest.len() - rest[name..].trim_start().len() + 1)
+                        Move::Go(seen.len() - seen[name..].trim_start().len() + 1)
                     }
                     _ => self.fail(0, out),
                 }
@@ -164,14 +175,15 @@ impl PythonReader {
         if rest == "*" {
             return Move::Wait;
         }
-        let word = rest.len() - rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').len();
-        let after = rest[word..].trim_start();
+        let (seen, full) = window(rest, MAX_WORD, false);
+        let word = seen.len() - seen.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').len();
+        let after = seen[word..].trim_start();
         match after.as_bytes().first() {
-            None if rest.len() <= MAX_WORD => Move::Wait,
+            None if !full => Move::Wait,
             Some(b'=') if word > 0 => {
                 let dropped = !self.head(&rest[..word], out);
                 self.state = State::Value(Transcoder::default(), dropped);
-                Move::Go(rest.len() - after.len() + 1)
+                Move::Go(seen.len() - after.len() + 1)
             }
             _ => self.fail(0, out),
         }
@@ -218,15 +230,24 @@ impl PythonReader {
         let fed = transcoder.feed(rest, &mut piece);
         let outcome = object.feed(&piece, request, out);
         match (fed, outcome) {
-            (Fed::Bad(n), _) => self.fail(n, out),
             (Fed::More, Outcome::More) => Move::Go(rest.len()),
             (Fed::Done(n), Outcome::Done(_)) => {
                 self.state = State::Between;
                 Move::Go(n)
             }
-            (Fed::More, _) => self.fail(rest.len(), out),
-            (Fed::Done(n), _) => self.fail(n, out),
+            (Fed::More, _) => self.skip(rest.len(), out),
+            (Fed::Done(n) | Fed::Bad(n), _) => self.fail(n, out),
         }
+    }
+
+    /// The dict being read is no call.
+    fn skip(&mut self, read: usize, out: &mut Emitter) -> Move {
+        out.malformed("");
+        self.state = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Dict(transcoder, _) | State::Spread(transcoder, _) => State::Skip(transcoder),
+            other => other,
+        };
+        Move::Go(read)
     }
 
     fn fail(&mut self, read: usize, out: &mut Emitter) -> Move {

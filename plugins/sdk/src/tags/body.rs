@@ -15,15 +15,15 @@ impl TagReader {
         let read = match tree.feed(rest) {
             Grown::More(n) => return Move::Wait(n),
             Grown::Done(n) => n,
-            Grown::Bad => {
-                self.fail(out);
-                return Move::Go(rest.len());
+            Grown::Bad(n) => {
+                self.fail();
+                return Move::Go(n);
             }
         };
         let State::Tree(tree) = std::mem::replace(&mut self.state, State::Body) else { return Move::Go(read) };
         if let Some(call) = self.call.as_mut() {
             let key = call.keys.last().cloned().unwrap_or_default();
-            if call.keys.iter().filter(|k| **k == key).count() == 1 {
+            if !call.json && call.keys.iter().filter(|k| **k == key).count() == 1 {
                 let schema = request.tools.get(&call.name).map_or("", |t| t.schema.as_str());
                 let head = call.head(&key);
                 out.args(&(head + &tree.json(schema)));
@@ -53,7 +53,7 @@ impl TagReader {
                 Move::Go(n)
             }
             Fed::Bad(n) => {
-                self.fail(out);
+                self.fail();
                 Move::Go(n)
             }
         }
@@ -81,10 +81,8 @@ impl TagReader {
                 (text, Move::Wait(text.len()))
             }
         };
-        if let State::Value(value) = &mut self.state
-            && !value.feed(text, out)
-        {
-            self.fail(out);
+        if let State::Value(value) = &mut self.state {
+            value.feed(text, out);
         }
         then
     }

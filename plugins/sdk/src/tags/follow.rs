@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use super::lexer::{Lex, Role};
 use super::{CLOSE, Shared};
+use crate::limit::limit;
 use crate::scan::Hit;
 
 /// Longest run of layout that is looked past to tell whether a closer is one.
-const MAX_LAYOUT: usize = 1024;
+const MAX_LAYOUT: usize = limit(1024);
 
 /// The text of an element without attributes.
 pub(super) enum Enclosed<'a> {
@@ -59,8 +60,11 @@ impl Shared {
         let yes = Some(if own { tag.len } else { usize::MAX });
         let after = &rest[tag.len..];
         let body = after.trim_start();
+        if after.len() - body.len() > MAX_LAYOUT || (last && body.is_empty()) {
+            return yes;
+        }
         if body.is_empty() {
-            return if last || after.len() > MAX_LAYOUT { yes } else { None };
+            return None;
         }
         match self.tags.find_here(body, last) {
             Hit::Partial { .. } => return None,

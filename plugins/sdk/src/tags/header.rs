@@ -8,12 +8,13 @@ use super::reader::{Cdata, Move, State, TagReader};
 use super::value::{Kind, Value};
 use super::{CallForm, Typing};
 use crate::emit::Emitter;
+use crate::limit::{limit, window};
 use crate::scan::Hit;
 use crate::syntax::Request;
 use crate::tools::JsonTypes;
 
 /// Longest function name or parameter key, with its tags.
-const MAX_HEADER: usize = 4096;
+const MAX_HEADER: usize = limit(4096);
 
 impl TagReader {
     /// The name of a call whose block is the call.
@@ -30,24 +31,25 @@ impl TagReader {
             CallForm::Leading { ends } => ends,
             CallForm::Element { .. } => &[],
         };
-        let tag = match self.shared.tags.find(rest, last) {
+        let (seen, full) = window(rest, MAX_HEADER, last);
+        let tag = match self.shared.tags.find(seen, full) {
             Hit::Marker { at, .. } | Hit::Partial { at } => Some((at, 0)),
             Hit::Text => None,
         };
-        let end = ends.iter().filter_map(|e| rest.find(e).map(|at| (at, e.len()))).chain(tag).min();
+        let end = ends.iter().filter_map(|e| seen.find(e).map(|at| (at, e.len()))).chain(tag).min();
         let Some((at, skip)) = end else {
-            return if rest.len() <= MAX_HEADER { Move::Wait(0) } else { self.bad_name(head(rest), out) };
+            return if seen.len() == rest.len() { Move::Wait(0) } else { self.bad_name(seen, out) };
         };
         if skip == 0 {
-            match self.shared.lexer.lex(&rest[at..], last) {
+            match self.shared.lexer.lex(&seen[at..], full) {
                 Lex::Partial => return Move::Wait(0),
-                Lex::Not => return self.bad_name(&rest[..at + 1], out),
+                Lex::Not => return self.bad_name(&seen[..seen.ceil_char_boundary(at + 1)], out),
                 Lex::Tag(_) => {}
             }
         }
-        let name = rest[..at].trim();
+        let name = seen[..at].trim();
         if name.is_empty() || name.contains(char::is_whitespace) {
-            return self.bad_name(&rest[..at + skip], out);
+            return self.bad_name(&seen[..at + skip], out);
         }
         self.start_call(name, request, out);
         Move::Go(at + skip)
@@ -62,9 +64,10 @@ impl TagReader {
     /// `<arg_key>key</arg_key><arg_value>`: read as one header.
     pub(super) fn pair(&mut self, rest: &str, open: usize, last: bool, request: &Request, out: &mut Emitter) -> Move {
         let shared = Arc::clone(&self.shared);
-        let wait = |go: usize| if rest.len() <= MAX_HEADER && !last { Move::Wait(0) } else { Move::Go(go) };
+        let (rest, last) = window(rest, MAX_HEADER, last);
+        let wait = |go: usize| if last { Move::Go(go) } else { Move::Wait(0) };
         let (key, close) = match shared.enclosed(&rest[open..], Role::Key, last) {
-            Enclosed::Partial => return wait(head(rest).len()),
+            Enclosed::Partial => return wait(rest.len()),
             Enclosed::Text(key, read) => (key, open + read),
             // No key after all; what stands here is looked at afresh.
             Enclosed::Not(read) => return Move::Go(open + read),
@@ -114,7 +117,10 @@ impl TagReader {
             _ => by_schema,
         };
         call.flush_wrapped(out);
-        if call.keys.iter().any(|k| k == key) {
+        if call.json {
+            out.note("a parameter came behind arguments that are one object; the object stands");
+            kind = Kind::Discard;
+        } else if call.keys.iter().any(|k| k == key) {
             out.note("a parameter came twice; the first one stands");
             kind = Kind::Discard;
         }
@@ -133,13 +139,4 @@ impl TagReader {
         self.cdata = if spec.cdata { Cdata::Maybe } else { Cdata::No };
         self.state = State::Value(Value::new(head, kind, spec.trim, out));
     }
-}
-
-/// The beginning of `text`, as long as a header may be.
-fn head(text: &str) -> &str {
-    let mut end = MAX_HEADER.min(text.len());
-    while !text.is_char_boundary(end) {
-        end += 1;
-    }
-    &text[..end]
 }

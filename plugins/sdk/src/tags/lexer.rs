@@ -1,9 +1,10 @@
 //! Recognises the tags of one format: tolerant of spacing and quoting, strict about names.
 
 use super::{CallForm, ParamForm, Slot, TagCalls, Typing};
+use crate::limit::{limit, window};
 
 /// Longest tag; what is longer is text.
-const MAX_TAG: usize = 1024;
+const MAX_TAG: usize = limit(1024);
 
 /// What an element is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,9 @@ impl Lexer {
 
     /// Whether `input` begins with a tag of the format.
     pub(super) fn lex<'a>(&self, input: &'a str, last: bool) -> Lex<'a> {
-        match self.scan(input) {
-            Err(Cut::Short) if !last && input.len() <= MAX_TAG => Lex::Partial,
+        let (seen, full) = window(input, MAX_TAG, last);
+        match self.scan(seen) {
+            Err(Cut::Short) if !full => Lex::Partial,
             Err(_) => Lex::Not,
             Ok(tag) => Lex::Tag(tag),
         }

@@ -10,13 +10,14 @@ use super::{CLOSE, CallForm, ParamForm, Shared};
 use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::Checker;
+use crate::limit::{keep, limit};
 use crate::scan::{Hit, Markers};
 use crate::syntax::{Read, Reader, Request};
 
 /// How JSON objects inside a block name their parts.
 static OBJECT: JsonCalls = JsonCalls { nested: true, ..JsonCalls::BASE };
 /// How much of a call's raw text is kept for reports.
-const MAX_RAW: usize = 4096;
+const MAX_RAW: usize = limit(4096);
 
 #[derive(Debug)]
 pub(super) enum State {
@@ -55,7 +56,9 @@ pub(super) struct TagReader {
     /// No block around the call.
     bare: bool,
     pub(super) call: Option<Call>,
-    pub(super) raw: String,
+    raw: String,
+    /// The open call went wrong in this move: it is reported with all that has been read of it.
+    failed: bool,
     pub(super) cdata: Cdata,
     /// The name that a header outside the text gave.
     header: Option<String>,
@@ -81,6 +84,7 @@ impl TagReader {
             bare: false,
             call: None,
             raw: String::new(),
+            failed: false,
             cdata: Cdata::No,
             header: None,
             leaf: None,
@@ -255,9 +259,9 @@ impl TagReader {
     }
 
     /// The call can't be mended: reported, and skipped up to its end.
-    pub(super) fn fail(&mut self, out: &mut Emitter) {
+    pub(super) fn fail(&mut self) {
         self.call = None;
-        out.abandon(&self.raw);
+        self.failed = true;
         self.state = State::Block;
     }
 
@@ -290,9 +294,8 @@ impl TagReader {
                 }
             },
         };
-        let State::Value(value) = &mut self.state else { return then };
-        if !value.feed(text, out) {
-            self.fail(out);
+        if let State::Value(value) = &mut self.state {
+            value.feed(text, out);
         }
         then
     }
@@ -303,16 +306,14 @@ impl TagReader {
         let (text, then, over) = match hit {
             Hit::Text => (rest, Move::Go(rest.len()), false),
             Hit::Partial { at } => (&rest[..at], Move::Wait(at), false),
-            Hit::Marker { at, len, .. } => (&rest[..at], Move::Go(at + len), true),
+            Hit::Marker { at, .. } if at > 0 => (&rest[..at], Move::Go(at), false),
+            Hit::Marker { len, .. } => ("", Move::Go(len), true),
         };
-        if let State::Value(value) = &mut self.state
-            && !value.feed(text, out)
-        {
-            self.fail(out);
-        } else if over {
-            self.close_value(out);
+        if let State::Value(value) = &mut self.state {
+            value.feed(text, out);
         }
         if over {
+            self.close_value(out);
             self.leaf = None;
         }
         then
@@ -320,19 +321,15 @@ impl TagReader {
 
     fn close_value(&mut self, out: &mut Emitter) {
         let State::Value(value) = std::mem::replace(&mut self.state, State::Body) else { return };
-        if let Some((_, wrapped)) = self.call.as_mut().and_then(|c| c.wrapped.as_mut()) {
+        if let Some((_, wrapped)) = self.call.as_mut().and_then(|c| c.wrapped.as_mut()).filter(|_| !value.is_bad()) {
             *wrapped = value.into_raw();
         } else if !value.end(out) {
-            self.fail(out);
+            self.fail();
         }
     }
 
     fn keep_raw(&mut self, text: &str) {
-        let mut room = MAX_RAW.saturating_sub(self.raw.len()).min(text.len());
-        while !text.is_char_boundary(room) {
-            room -= 1;
-        }
-        self.raw.push_str(&text[..room]);
+        keep(&mut self.raw, text, MAX_RAW);
     }
 }
 
@@ -347,6 +344,9 @@ impl Reader for TagReader {
                 Move::Over(n) => (n, Some(Read::Over(at + n))),
             };
             self.keep_raw(&input[at..at + read]);
+            if std::mem::take(&mut self.failed) {
+                out.abandon(&self.raw);
+            }
             if let Some(done) = done {
                 return done;
             }

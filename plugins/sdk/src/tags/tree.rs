@@ -5,15 +5,16 @@ use serde_json::Value;
 use super::Brackets;
 use crate::coerce;
 use crate::json;
+use crate::limit::limit;
 use crate::scan::{Hit, Markers};
 use crate::tools::JsonTypes;
 
 /// How deep elements may nest.
 const MAX_DEPTH: usize = 128;
 /// Longest element name.
-const MAX_NAME: usize = 256;
+const MAX_NAME: usize = limit(256);
 /// Longest parameter.
-const MAX_HELD: usize = 1 << 20;
+const MAX_HELD: usize = limit(1 << 20);
 
 /// An element that has been read.
 #[derive(Debug, Default)]
@@ -29,8 +30,8 @@ pub(super) enum Grown {
     More(usize),
     /// The outermost element closed after that many bytes.
     Done(usize),
-    /// Its tags don't match.
-    Bad,
+    /// Its tags don't match, or it is too long: known after that many bytes.
+    Bad(usize),
 }
 
 /// One parameter's element being read.
@@ -49,13 +50,13 @@ const CLOSE: u16 = 1;
 /// The beginning of an element, `<name>`; `None` if it is none, `Some(None)` if more text must tell.
 pub(super) fn opening(brackets: Brackets, text: &str) -> Option<Option<(&str, usize)>> {
     let rest = text.strip_prefix(brackets.open)?;
-    match rest.find(brackets.end) {
+    match rest.find(brackets.end).filter(|at| *at <= MAX_NAME) {
         Some(at) => {
             let name = rest[..at].trim();
             let fine = !name.is_empty() && !name.starts_with('/') && !name.contains(['<', '"', ' ', '\n']);
             fine.then_some(Some((name, brackets.open.len() + at + brackets.end.len())))
         }
-        None if rest.len() > MAX_NAME => None,
+        None if rest.len() > MAX_NAME + brackets.end.len() => None,
         None => Some(None),
     }
 }
@@ -78,10 +79,7 @@ impl Tree {
                 Hit::Marker { at, .. } => (&rest[..at], None),
             };
             self.size += piece.len();
-            if self.size > MAX_HELD {
-                return Grown::Bad;
-            }
-            if let (Some(node), false) = (self.stack.last_mut(), piece.is_empty()) {
+            if let (Some(node), true) = (self.stack.last_mut(), self.size <= MAX_HELD) {
                 node.text.push_str(piece);
             }
             at += piece.len();
@@ -91,27 +89,33 @@ impl Tree {
                 }
                 continue;
             };
-            let Some(end) = rest[len..].find(self.brackets.end) else {
-                return if rest.len() - len > MAX_NAME { Grown::Bad } else { Grown::More(at) };
+            let end = self.brackets.end;
+            let Some(end) = rest[len..].find(end).filter(|at| *at <= MAX_NAME) else {
+                let over = rest.len() - len > MAX_NAME + end.len();
+                return if over { Grown::Bad(at) } else { Grown::More(at) };
             };
             let name = rest[len..len + end].trim();
             at += len + end + self.brackets.end.len();
+            self.size += size_of::<Node>();
             if id == OPEN {
                 if self.stack.len() == MAX_DEPTH {
-                    return Grown::Bad;
+                    return Grown::Bad(at);
                 }
                 self.stack.push(Node { name: name.to_owned(), ..Node::default() });
                 continue;
             }
             match self.stack.pop() {
                 Some(node) if node.name == name => match self.stack.last_mut() {
+                    // Too long: read to its end, and kept no longer.
+                    Some(_) if self.size > MAX_HELD => {}
                     Some(parent) => parent.children.push(node),
+                    None if self.size > MAX_HELD => return Grown::Bad(at),
                     None => {
                         self.done = Some(node);
                         return Grown::Done(at);
                     }
                 },
-                _ => return Grown::Bad,
+                _ => return Grown::Bad(at),
             }
         }
         Grown::More(at)

@@ -4,12 +4,13 @@ use super::ValueTrim;
 use crate::coerce;
 use crate::emit::Emitter;
 use crate::json::{self, Checker, Fed};
+use crate::limit::limit;
 use crate::tools::JsonTypes;
 
 /// From this size on, an object or array that is valid so far is streamed instead of withheld.
-const STREAM_FROM: usize = 4096;
+const STREAM_FROM: usize = limit(4096);
 /// Longest value that is withheld until it is complete.
-const MAX_HELD: usize = 1 << 20;
+const MAX_HELD: usize = limit(1 << 20);
 
 /// What a value becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(super) struct Value {
     tail: String,
     raw: String,
     object: Option<Object>,
+    /// Too long to be withheld, or broken after it was streamed. It is read to its end all the same: what it holds is data.
+    bad: bool,
 }
 
 /// An object or array that is checked while it comes.
@@ -54,7 +57,8 @@ impl Value {
     /// Begins a value; a string's opening quote goes out at once.
     pub(super) fn new(head: String, kind: Kind, trim: ValueTrim, out: &mut Emitter) -> Value {
         let lead = trim != ValueTrim::Nothing;
-        let mut value = Value { head, kind, trim, lead, tail: String::new(), raw: String::new(), object: None };
+        let mut value =
+            Value { head, kind, trim, lead, tail: String::new(), raw: String::new(), object: None, bad: false };
         if kind == Kind::Text {
             value.head.push('"');
             out.args(&value.head);
@@ -62,8 +66,8 @@ impl Value {
         value
     }
 
-    /// The next piece. `false`: the value is too long to be withheld, or broke after it was streamed.
-    pub(super) fn feed(&mut self, piece: &str, out: &mut Emitter) -> bool {
+    /// The next piece.
+    pub(super) fn feed(&mut self, piece: &str, out: &mut Emitter) {
         let mut piece = piece;
         if self.lead && !piece.is_empty() {
             piece = match self.trim {
@@ -74,7 +78,7 @@ impl Value {
                 _ => piece.trim_start(),
             };
             if piece.is_empty() {
-                return true;
+                return;
             }
             self.lead = false;
         }
@@ -84,34 +88,36 @@ impl Value {
             ValueTrim::Whitespace => piece.trim_end(),
         };
         let one = self.trim == ValueTrim::OneNewline && body.len() < piece.len();
-        let mut ok = true;
         if !body.is_empty() || one {
             let tail = std::mem::take(&mut self.tail);
-            ok = self.write(&tail, out) && self.write(body, out);
+            self.write(&tail, out);
+            self.write(body, out);
         }
         self.tail.push_str(&piece[body.len()..]);
-        ok
     }
 
-    fn write(&mut self, text: &str, out: &mut Emitter) -> bool {
-        if text.is_empty() {
-            return true;
+    fn write(&mut self, text: &str, out: &mut Emitter) {
+        if text.is_empty() || self.bad {
+            return;
         }
         match self.kind {
-            Kind::Discard => true,
-            Kind::Text => {
-                out.args_with(|args| json::escape_into(text, args));
-                true
-            }
-            Kind::Wrapped => {
-                self.raw.push_str(text);
-                self.raw.len() <= MAX_HELD
-            }
+            Kind::Discard => {}
+            Kind::Text => out.args_with(|args| json::escape_into(text, args)),
+            Kind::Wrapped => self.keep(text),
             Kind::Typed(_) | Kind::Json => self.hold(text, out),
         }
     }
 
-    fn hold(&mut self, text: &str, out: &mut Emitter) -> bool {
+    /// Withholds `text`.
+    fn keep(&mut self, text: &str) {
+        self.raw.push_str(text);
+        if self.raw.len() > MAX_HELD {
+            self.bad = true;
+            self.raw = String::new();
+        }
+    }
+
+    fn hold(&mut self, text: &str, out: &mut Emitter) {
         let mut text = text;
         if self.object.is_none() && self.raw.trim_start().is_empty() {
             let body = text.trim_start();
@@ -128,27 +134,47 @@ impl Value {
                 text = body;
             }
         }
-        let Some(object) = self.object.as_mut() else {
-            self.raw.push_str(text);
-            return self.raw.len() <= MAX_HELD;
-        };
-        object.check(text);
-        if object.streaming {
-            out.args(&std::mem::take(&mut object.checked));
-            return !object.bad;
-        }
-        self.raw.push_str(text);
-        if !object.bad && self.raw.len() >= STREAM_FROM {
+        let Some(object) = self.object.as_mut() else { return self.keep(text) };
+        if !object.streaming && self.raw.len() < STREAM_FROM {
+            // Whether it streams is decided at one place of the text, wherever the deltas are cut.
+            let (held, rest) = text.split_at(text.ceil_char_boundary(STREAM_FROM - self.raw.len()));
+            object.check(held);
+            self.raw.push_str(held);
+            if object.bad || self.raw.len() < STREAM_FROM {
+                return self.keep_bad(rest);
+            }
             object.streaming = true;
             self.head.push_str(&std::mem::take(&mut object.checked));
             out.args(&self.head);
             self.raw = String::new();
+            text = rest;
         }
-        self.raw.len() <= MAX_HELD
+        if !object.streaming {
+            return self.keep_bad(text);
+        }
+        object.check(text);
+        out.args(&std::mem::take(&mut object.checked));
+        self.bad = object.bad;
     }
 
-    /// The value is complete. `false`: it broke after it was streamed.
+    /// Withholds what follows in an object that is none.
+    fn keep_bad(&mut self, text: &str) {
+        if let Some(object) = self.object.as_mut() {
+            object.check(text);
+        }
+        self.keep(text);
+    }
+
+    /// See the field.
+    pub(super) fn is_bad(&self) -> bool {
+        self.bad
+    }
+
+    /// The value is complete. `false`: it can't be told.
     pub(super) fn end(mut self, out: &mut Emitter) -> bool {
+        if self.bad {
+            return false;
+        }
         match self.kind {
             Kind::Discard | Kind::Wrapped => {}
             Kind::Text => out.args("\""),

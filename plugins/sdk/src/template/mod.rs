@@ -11,15 +11,16 @@ use std::sync::Arc;
 use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
+use crate::limit::{keep, limit};
 use crate::scan::{Hit, Markers};
 use crate::stream::Machine;
 use crate::tools::ToolSet;
 use spec::{Anchor, Edge, Field, Spec, Target};
 
 /// Longest text that a pattern is tried on.
-const MAX_EDGE: usize = 1024;
+const MAX_EDGE: usize = limit(1024);
 /// Longest region that is withheld.
-const MAX_HELD: usize = 1 << 20;
+const MAX_HELD: usize = limit(1 << 20);
 
 /// JSON Schema of the options.
 pub const OPTIONS_SCHEMA: &str = r#"{"type":"object","properties":{"response_template":{"type":"object","description":"The tokenizer's declaration"},"after_calls":{"enum":["drop","content"],"default":"drop","description":"What becomes of text that follows a tool call"}},"required":["response_template"],"additionalProperties":false}"#;
@@ -209,8 +210,7 @@ impl TemplateMachine {
         match target {
             Target::Content | Target::Thinking => self.out.text(text),
             // A region that is too long is given up when it closes.
-            Target::Calls | Target::Other if self.region.len() <= MAX_HELD => self.region.push_str(text),
-            Target::Calls | Target::Other => {}
+            Target::Calls | Target::Other => keep(&mut self.region, text, MAX_HELD + 1),
         }
     }
 
