@@ -27,6 +27,7 @@ usage: cargo xtask COMMAND
   prepare      what the tests need: plugins, binary, demo model, Python client
   plugins      build the format plugins to target/plugins/*.wasm
                  --std rustup|debian   where the WASM standard library comes from (default: whichever is there)
+  python-plugin  build the example plugin in Python to target/examples/py-example.wasm
   formats      write plugins/FORMATS.md from what the plugins describe
   demo-model   fetch SmolLM2-135M-Instruct and import it to models/
   bench        our engine and llama.cpp on the same weights, side by side
@@ -67,6 +68,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("test", []) => test::all(&workspace),
         ("plugins", []) => plugins::build(&workspace, None),
         ("plugins", [flag, source]) if flag == "--std" => plugins::build(&workspace, Some(source.parse()?)),
+        ("python-plugin", []) => python::plugin(&workspace),
         ("formats", []) => plugins::list_formats(&workspace),
         ("demo-model", []) => demo_model::ensure(&workspace),
         ("bench", []) => bench::bench(&workspace, 1),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::workspace::write_atomically;
+use crate::workspace::{Workspace, write_atomically};
 use crate::{apt, run};
 
 /// Checks that a Python with pip and venv is there, installing Debian's where that is possible.
@@ -31,6 +31,28 @@ pub(crate) fn pip() -> Command {
     let mut command = Command::new("python3");
     command.args(["-m", "pip", "--disable-pip-version-check", "--no-input"]);
     command
+}
+
+/// What turns Python into a component; pinned, since its bindings' names are what the example's modules are called.
+const COMPONENTIZE: &str = "componentize-py==0.25.1";
+
+/// Builds `docs/examples/python` to `target/examples/py-example.wasm`. It imports nothing: WASI is stubbed out.
+///
+/// # Errors
+/// Python or the package cannot be had, or the example does not fit the contract.
+pub(crate) fn plugin(workspace: &Workspace) -> Result<()> {
+    let venv = workspace.root.join("target/venv-plugin");
+    environment(&venv, &[COMPONENTIZE])?;
+    let component = workspace.root.join("target/examples/py-example.wasm");
+    if let Some(folder) = component.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let mut build = Command::new(venv.join("bin/componentize-py"));
+    build.arg("-d").arg(workspace.root.join("wit")).args(["-w", "parser-plugin", "componentize", "--stub-wasi"]);
+    build.arg("-p").arg(workspace.root.join("docs/examples/python")).arg("app").arg("-o").arg(&component);
+    run::run(&mut build)?;
+    eprintln!("    {}", component.display());
+    Ok(())
 }
 
 /// A virtual environment in `folder` with exactly these requirements. Returns its interpreter.
