@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::api::{Logprobs, Sampling};
 use crate::draft::Drafter;
+pub use sluicegate_kernels::peer::PeerPools;
 
 /// One per-layer cache of an architecture. KV memory, prefix cache, host tier and transfer work from this alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -226,4 +227,41 @@ pub trait Executor: Send {
     fn read_state(&self, slot: u32, out: &mut [u8]);
     /// Writes a sequence's state.
     fn write_state(&mut self, slot: u32, bytes: &[u8]);
+    /// A description by which another executor with the same model, in this process or in another of this machine, can read this
+    /// one's blocks without the host between. `nonce` is random.
+    ///
+    /// # Errors
+    /// [`ExecError::Device`] where the device has no such way.
+    fn export(&mut self, nonce: [u8; 16]) -> Result<Vec<u8>, ExecError> {
+        let _ = nonce;
+        no_peers()
+    }
+    /// Reaches the blocks that another executor exported.
+    ///
+    /// # Errors
+    /// [`ExecError::Device`] says why that is not possible; the executor stays usable.
+    fn reach(&mut self, export: &[u8]) -> Result<PeerPools, ExecError> {
+        let _ = export;
+        no_peers()
+    }
+    /// Starts to copy all pools of a block of another executor into one of this. They are here after [`Self::settle`], and until then
+    /// neither may be written.
+    ///
+    /// # Errors
+    /// [`ExecError::Device`].
+    fn pull_block(&mut self, from: &PeerPools, theirs: u32, mine: u32) -> Result<(), ExecError> {
+        let _ = (from, theirs, mine);
+        no_peers()
+    }
+    /// Waits for what was pulled.
+    ///
+    /// # Errors
+    /// [`ExecError::Device`].
+    fn settle(&mut self) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+fn no_peers<T>() -> Result<T, ExecError> {
+    Err(ExecError::Device("this device has no memory that other devices can reach".into()))
 }

@@ -110,6 +110,8 @@ impl MoeOps for Blueprint {
     }
 }
 
+impl crate::peer::PeerOps for Blueprint {}
+
 impl HyperOps for Blueprint {
     fn hyper_pre(&mut self, _: &HyperPre) {}
     fn hyper_post(&mut self, _: Act, _: Act, _: Act) {}

@@ -9,6 +9,7 @@ pub mod hyper;
 pub mod moe;
 pub mod nvfp4;
 pub mod ops;
+pub mod peer;
 pub mod rows;
 pub mod sparse;
 pub mod tensor;

@@ -11,6 +11,7 @@
 use crate::batch::Batch;
 use crate::hyper::HyperOps;
 use crate::moe::MoeOps;
+use crate::peer::PeerOps;
 use crate::sparse::SparseOps;
 use crate::tensor::{BuildError, Matrix};
 
@@ -227,7 +228,7 @@ pub trait Build {
 }
 
 /// Running: the operations of a step.
-pub trait Ops: Build + MoeOps + HyperOps + SparseOps + Send {
+pub trait Ops: Build + MoeOps + HyperOps + SparseOps + PeerOps + Send {
     /// Uploads a step's metadata. The batch is within the device's limits and consistent; the executor has checked.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ pub(crate) use table::BlockTable;
 
 use std::rc::Rc;
 
-use crate::exec::{CacheSpec, Capacity, Executor};
+use crate::exec::{CacheSpec, Capacity, ExecError, Executor, PeerPools};
 use block::Filling;
 pub(crate) use block::Ready;
 use checks::{Changed, Checks};
@@ -188,6 +188,45 @@ impl Kv<'_> {
             }
             None => false,
         }
+    }
+
+    /// Starts to copy one block of another device into one of a table; it is here after [`Self::settle`].
+    pub(crate) fn pull_block(
+        &mut self,
+        table: &BlockTable,
+        index: u32,
+        from: &PeerPools,
+        theirs: u32,
+    ) -> Result<(), ExecError> {
+        let id = table.readable().ids(table.len() * self.memory.block_tokens).nth(index as usize);
+        let id = id.ok_or_else(|| ExecError::Device(format!("no block was reserved for page {index}")))?;
+        self.device.pull_block(from, theirs, id)
+    }
+
+    /// Waits for what was pulled.
+    pub(crate) fn settle(&mut self) -> Result<(), ExecError> {
+        self.device.settle()
+    }
+
+    /// Like [`Self::load`], from blocks of another device. None if there is not enough memory.
+    pub(crate) fn pull(
+        &mut self,
+        tokens: &[u32],
+        filled: usize,
+        from: &PeerPools,
+        blocks: &[u32],
+    ) -> Result<Option<BlockTable>, ExecError> {
+        let mut table = self.empty_table();
+        if !self.grow(&mut table, filled) {
+            return Ok(None);
+        }
+        let started = (0..).zip(blocks).try_for_each(|(page, &theirs)| self.pull_block(&table, page, from, theirs));
+        // Whatever was started ends before the table may go.
+        let ended = self.settle();
+        started.and(ended)?;
+        table.advance(tokens, filled);
+        self.seal();
+        Ok(Some(table))
     }
 
     /// A free slot, cleared.

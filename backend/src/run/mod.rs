@@ -11,10 +11,10 @@ pub use open::{CpuRunOptions, open_cpu};
 pub use sluicegate_kernels::cpu::Arithmetic;
 
 use sluicegate_kernels::batch::{Batch, Extent, Pass};
-use sluicegate_kernels::ops::{HostRows, Ops, Step};
+use sluicegate_kernels::ops::{DeviceError, HostRows, Ops, Step};
 
 use crate::draft::{Drafter, Mtp};
-use crate::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+use crate::exec::{Capacity, ExecError, Executor, ModelSpec, PeerPools, Plan, Sampled};
 use crate::layers::Caches;
 use crate::models::Model;
 use crate::sample;
@@ -106,7 +106,6 @@ impl<D: Ops> Runner<D> {
             samples: &self.samples,
             pass,
         };
-        let failed = |e: sluicegate_kernels::ops::DeviceError| ExecError::Device(e.to_string());
         if self.device.begin(&batch).map_err(failed)? == Step::Run {
             match pass {
                 Pass::Model => self.model.forward(&mut self.device),
@@ -115,6 +114,10 @@ impl<D: Ops> Runner<D> {
         }
         self.device.host(self.model.logits()).map_err(failed)
     }
+}
+
+fn failed(error: DeviceError) -> ExecError {
+    ExecError::Device(error.0)
 }
 
 impl<D: Ops> Executor for Runner<D> {
@@ -179,6 +182,23 @@ impl<D: Ops> Executor for Runner<D> {
             self.device.write_state(*state, slot, part);
             rest = after;
         }
+    }
+
+    fn export(&mut self, nonce: [u8; 16]) -> Result<Vec<u8>, ExecError> {
+        self.device.export(nonce).map_err(failed)
+    }
+
+    fn reach(&mut self, export: &[u8]) -> Result<PeerPools, ExecError> {
+        self.device.reach(export).map_err(failed)
+    }
+
+    fn pull_block(&mut self, from: &PeerPools, theirs: u32, mine: u32) -> Result<(), ExecError> {
+        let pools = self.caches.pools.iter();
+        pools.copied().try_for_each(|pool| self.device.pull_block(from, pool, theirs, mine)).map_err(failed)
+    }
+
+    fn settle(&mut self) -> Result<(), ExecError> {
+        self.device.settle().map_err(failed)
     }
 }
 

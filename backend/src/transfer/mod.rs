@@ -8,7 +8,7 @@ mod protocol;
 pub(crate) mod remote;
 
 pub(crate) use hand_over::HandOver;
-pub(crate) use pages::page_link;
+pub(crate) use pages::{page_link, reach};
 
 use std::fmt::Debug;
 
@@ -57,7 +57,7 @@ pub(crate) trait Outbound: Debug {
         Polled::default()
     }
 
-    /// Sequences that were taken and are not yet received.
+    /// Sequences that were taken and are not yet received, or whose blocks may still be read.
     fn held(&self) -> usize {
         0
     }

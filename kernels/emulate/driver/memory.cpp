@@ -83,6 +83,19 @@ size_t standin_allocations() {
   return driver().allocations_made;
 }
 
+// How many copies from another device's or process's memory have been asked for: for tests that pages travel so.
+size_t standin_peer_copies() {
+  std::lock_guard<std::recursive_mutex> guard(driver().lock);
+  return driver().peer_copies;
+}
+// How many allocations of other processes are open.
+size_t standin_imports() {
+  std::lock_guard<std::recursive_mutex> guard(driver().lock);
+  size_t count = 0;
+  for (const auto& entry : driver().allocations) count += entry.second.imported;
+  return count;
+}
+
 int cuMemAlloc_v2(uint64_t* at, size_t bytes) {
   STANDIN_ENTER;
   if (Status s = forbid_in_capture()) return s;
@@ -152,7 +165,9 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream)
   STANDIN_ENTER;
   Stream* found = stream_of(stream);
   if (!found) return kInvalidHandle;
-  if (!find(to, bytes) || !find(from, bytes)) return kInvalidValue;
+  const Allocation *target = find(to, bytes), *source = find(from, bytes);
+  if (!target || !source) return kInvalidValue;
+  driver().peer_copies += source->imported || source->device != target->device;
   return submit(*found, [=] { return std::memmove(pointer(to), pointer(from), bytes), kOk; });
 }
 int cuMemcpyPeerAsync(uint64_t to, void*, uint64_t from, void*, size_t bytes, void* stream) {

@@ -93,6 +93,7 @@ struct Driver {
   int capability = 120;
   size_t memory = size_t(4) << 30;
   size_t allocations_made = 0;  // ever made, of device and pinned memory
+  size_t peer_copies = 0;       // ever made, from memory of another device or process
   unsigned seed = 0;
   std::mt19937 dice;
   std::vector<std::unique_ptr<Device>> devices;

@@ -144,3 +144,6 @@ impl Cpu {
         Loop { isa, threads, scratch }
     }
 }
+
+/// Blocks of host memory need no way of their own.
+impl crate::peer::PeerOps for Cpu {}

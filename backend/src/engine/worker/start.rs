@@ -14,7 +14,7 @@ use crate::kv::{Memory, MemorySize};
 use crate::schedule::{Admission, DecodeRole, FairQueue, PlanBuilder, PrefillRole, Speculator};
 use crate::sequence::Waiting;
 use crate::transfer::remote::{self, Links, RemoteIn, RemoteOut, Secret};
-use crate::transfer::{HandOver, Inbound, Outbound, page_link};
+use crate::transfer::{HandOver, Inbound, Outbound, page_link, reach};
 
 /// Where new requests go.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(in crate::engine) fn start(workers: Workers, config: &Config, limits: Limits
 
 /// A prefill worker for decode workers elsewhere.
 pub(in crate::engine) fn serve(
-    device: Box<dyn Executor>,
+    mut device: Box<dyn Executor>,
     config: &Config,
     limits: Limits,
     (address, secret): (SocketAddr, Secret),
@@ -91,8 +91,9 @@ pub(in crate::engine) fn serve(
     let model = device.model().clone();
     let listener = remote::listen(address, secret, &model, &shared)?;
     let (address, config) = (listener.address, config.clone());
+    let export = remote::export(&mut *device);
     let make = move |shared: Arc<Shared>| {
-        let out = RemoteOut::new(listener, model, limits, Arc::clone(&shared));
+        let out = RemoteOut::new(listener, (model, export), limits, Arc::clone(&shared));
         prefill_worker(device, config, PrefillDoors { inbox: None, returned: None, out: Box::new(out) }, shared)
     };
     let threads = launch(vec![("prefill", Box::new(make))], &shared)?;
@@ -171,17 +172,18 @@ fn both(device: Box<dyn Executor>, inbox: Receiver<Waiting>, config: Config, lim
 }
 
 fn split(
-    (prefill, decode): (Box<dyn Executor>, Box<dyn Executor>),
+    (mut prefill, mut decode): (Box<dyn Executor>, Box<dyn Executor>),
     inbox: Receiver<Waiting>,
     config: &Config,
     limits: Limits,
     shared: &Arc<Shared>,
 ) -> Vec<(&'static str, Make)> {
-    let (out, arrivals) = page_link(prefill.model().cache.clone(), shared);
+    let peer = reach(&mut *prefill, &mut *decode);
+    let (out, arrivals) = page_link(prefill.model().cache.clone(), peer, shared);
     let (back, returned) = sync_channel(decode.capacity().sequences as usize);
     let config_p = config.clone();
     let config_d = config.clone();
-    let at_prefill = move || PrefillDoors { inbox: Some(inbox), returned: Some(returned), out: Box::new(out) };
+    let at_prefill = move || PrefillDoors { inbox: Some(inbox), returned: Some(returned), out: Box::new(out()) };
     let at_decode = move || DecodeDoors { inbox: None, arrivals: Box::new(arrivals), back: Some(back) };
     let make_prefill = move |shared| prefill_worker(prefill, config_p, at_prefill(), shared);
     let make_decode = move |shared| decode_worker(decode, config_d, limits, at_decode(), shared);

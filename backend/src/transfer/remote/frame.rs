@@ -16,9 +16,9 @@ pub(crate) enum Body {
     ToSink(ToSink),
     /// Nothing; shows that the peer lives.
     Ping,
-    /// The source has shared memory for pages.
+    /// What the source has for pages beside their frames.
     Offer,
-    /// The sink has opened it.
+    /// What the sink has chosen of it.
     Accept,
 }
 

@@ -20,6 +20,7 @@ pub use hello::{Secret, layout};
 pub use serve::ServeError;
 pub use tls::Identity;
 
+pub(crate) use carrier::export;
 pub(crate) use dial::Links;
 pub(crate) use inbound::RemoteIn;
 pub(crate) use outbound::RemoteOut;

@@ -1,5 +1,7 @@
 //! Building on the GPU: uploads weights, allocates buffers. What can't say that it failed keeps its failure for [`Cuda::check`].
 
+use std::sync::Arc;
+
 use super::memory::Buffer;
 use super::step::Angles;
 use super::{ActMemory, Cuda, OperandMemory, UnitMemory, VectorMemory, weights};
@@ -29,7 +31,7 @@ impl Cuda {
 
     fn units(&self, unit: usize, count: usize) -> Result<UnitMemory, BuildError> {
         let memory = self.zeroed(unit * count).map_err(|e| BuildError::Memory(e.0))?;
-        Ok(UnitMemory { unit, memory })
+        Ok(UnitMemory { unit, memory: Arc::new(memory) })
     }
 
     fn new_act(&self, rows: Rows, width: usize) -> Result<ActMemory, DeviceError> {

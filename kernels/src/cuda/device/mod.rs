@@ -12,6 +12,7 @@ mod images;
 mod kernels;
 mod memory;
 mod moe;
+mod peer;
 mod run;
 mod sparse;
 mod step;
@@ -34,6 +35,7 @@ use attend::{PARTIAL_BYTES, Tiles};
 use kernels::Kernels;
 use memory::{Buffer, Pinned};
 use moe::{ExpertMemory, ExpertScratch, PickMemory};
+use peer::Exported;
 use sparse::{Extents, Groups};
 use step::{Angles, Bucket, Step};
 use stream::{Recording, Stream};
@@ -63,7 +65,7 @@ struct OperandMemory {
 #[derive(Debug)]
 struct UnitMemory {
     unit: usize,
-    memory: Buffer,
+    memory: Arc<Buffer>,
 }
 
 impl UnitMemory {
@@ -98,6 +100,8 @@ pub struct Cuda {
     angles: Vec<Angles>,
     pools: Vec<UnitMemory>,
     states: Vec<UnitMemory>,
+    /// What others may be reading.
+    exports: Vec<Arc<Exported>>,
     /// Gate and up of a gated linear whose halves are not interleaved.
     gates: Option<ActMemory>,
     /// Attention's work, by tokens of a tile.
@@ -150,6 +154,7 @@ impl Cuda {
             angles: Vec::new(),
             pools: Vec::new(),
             states: Vec::new(),
+            exports: Vec::new(),
             gates: None,
             tiles: Vec::new(),
             partials: Buffer::zeroed(&context, PARTIAL_BYTES)?,

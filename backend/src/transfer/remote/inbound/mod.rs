@@ -5,8 +5,9 @@ mod peer;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use super::carrier::Target;
 use super::dial::Links;
-use super::frame::Body;
+use super::frame::{Body, Frame};
 use super::job::First;
 use super::link::LinkEvent;
 use crate::api::Stage;
@@ -94,42 +95,68 @@ impl RemoteIn {
         match event {
             LinkEvent::Up(handle) => peer.up(handle),
             LinkEvent::Refused(why) => peer.refused(&why),
-            LinkEvent::Frame(_, frame) if frame.body == Body::Offer => peer.offered(&frame.payload, kv.block_bytes()),
+            LinkEvent::Frame(_, frame) if frame.body == Body::Offer => peer.offered(&frame.payload, kv),
             LinkEvent::Frame(_, frame) => {
                 let (key, Body::ToSink(message)) = (frame.key, frame.body) else { return };
-                // Fetched even if nobody wants it, so that its place is free.
-                let payload = match peer.fetch(*frame) {
-                    Ok(payload) => payload,
-                    Err(error) => {
-                        tracing::error!(peer = %address, %error, "a page was lost on its way; the link is closed");
-                        peer.link = None;
-                        return;
-                    }
-                };
-                let effects = peer.sink.receive(key, message);
-                effects.into_iter().for_each(|e| self.apply(address, e, message, &payload, kv));
+                let mut effects = peer.sink.receive(key, message);
+                if let ToSink::Page(page) = message {
+                    effects = self.store((address, page), &frame, effects, kv);
+                }
+                effects.into_iter().for_each(|e| self.apply(address, e, message, &frame.payload, kv));
             }
             LinkEvent::Down(_, why) => {
+                // Memory goes back below: nothing may be on its way into it.
+                self.settle(kv);
+                let Some(peer) = self.peers.get_mut(&address) else { return };
                 let effects = peer.down(&why);
                 effects.into_iter().for_each(|e| self.apply(address, e, ToSink::Closed, &[], kv));
             }
         }
     }
 
+    /// Takes a page to where these effects want it. What is left to do of them.
+    fn store(
+        &mut self,
+        (from, page): (SocketAddr, u32),
+        frame: &Frame,
+        effects: Vec<SinkEffect>,
+        kv: &mut Kv<'_>,
+    ) -> Vec<SinkEffect> {
+        let Some(peer) = self.peers.get_mut(&from) else { return effects };
+        let wanted = effects.iter().find_map(|e| if let SinkEffect::Write(key, _) = e { Some(*key) } else { None });
+        let place = wanted.and_then(|key| self.reserved.get(&(from, key)));
+        let bytes = kv.block_bytes() as u64;
+        match peer.store(frame, place.map(|(table, _)| Target { table, page, kv })) {
+            Ok(()) => {
+                self.flow.pages_total += u64::from(wanted.is_some());
+                self.flow.bytes_total += if wanted.is_some() { bytes } else { 0 };
+                effects
+            }
+            Err(error) => {
+                peer.give_up(&error.to_string());
+                // What would have been complete is lost with its page.
+                let lost = |e: &SinkEffect| {
+                    if let SinkEffect::Deliver(key) = e {
+                        Some([SinkEffect::Free(*key), SinkEffect::Lost(*key)])
+                    } else {
+                        None
+                    }
+                };
+                effects.iter().filter_map(lost).flatten().collect()
+            }
+        }
+    }
+
+    /// Waits for pages that the device copies itself, before anybody is told or memory goes back.
+    fn settle(&mut self, kv: &mut Kv<'_>) {
+        if self.peers.values().any(Peer::is_settling) {
+            let outcome = kv.settle().map_err(|e| e.to_string());
+            self.peers.values_mut().filter(|p| p.is_settling()).for_each(|p| p.settled(&outcome));
+        }
+    }
+
     fn apply(&mut self, from: SocketAddr, effect: SinkEffect, message: ToSink, payload: &[u8], kv: &mut Kv<'_>) {
         match effect {
-            SinkEffect::Write(key, page) => {
-                let place = self.reserved.get(&(from, key));
-                if place.is_some_and(|(table, _)| kv.write_block(table, page, payload)) {
-                    self.flow.pages_total += 1;
-                    self.flow.bytes_total += payload.len() as u64;
-                } else {
-                    tracing::error!(peer = %from, page, "the prefill worker sent a page of the wrong size; the link is closed");
-                    if let Some(peer) = self.peers.get_mut(&from) {
-                        peer.link = None;
-                    }
-                }
-            }
             SinkEffect::Deliver(key) => self.deliver((from, key), payload, message, kv),
             SinkEffect::Lost(key) => self.lost((from, key), payload),
             other => self.apply_without_memory(from, other),
@@ -247,6 +274,7 @@ impl Inbound for RemoteIn {
         }
         self.listen(kv);
         self.grant(kv);
+        self.settle(kv);
         self.peers.values_mut().for_each(Peer::flush);
         self.peers.values_mut().for_each(Peer::lose_patience);
         let only = self.only;

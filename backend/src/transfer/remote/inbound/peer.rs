@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::api::{EngineError, Event};
+use crate::kv::Kv;
 use crate::sequence::{Sequence, Waiting};
 use crate::transfer::protocol::{Key, Sink, SinkEffect, ToSource};
-use crate::transfer::remote::carrier::{Fetch, RingReader};
+use crate::transfer::remote::carrier::{Fetch, Target, choose};
 use crate::transfer::remote::dial::Dialer;
 use crate::transfer::remote::frame::{Body, Frame};
 use crate::transfer::remote::job::{Job, encode};
@@ -54,6 +55,8 @@ pub(super) struct Peer {
     pub(super) backlog: VecDeque<(Key, ToSource)>,
     /// Where pages are that travel beside their frames.
     carrier: Option<Box<dyn Fetch>>,
+    /// Why pages are not copied from GPU to GPU any more.
+    broken: Option<String>,
     without_link_since: Option<Instant>,
     used: Instant,
 }
@@ -70,6 +73,7 @@ impl Peer {
             parked: VecDeque::new(),
             backlog: VecDeque::new(),
             carrier: None,
+            broken: None,
             without_link_since: Some(now),
             used: now,
         }
@@ -113,29 +117,44 @@ impl Peer {
         self.sink.link_down()
     }
 
-    /// Uses the shared memory that the source offers, if this end can.
-    pub(super) fn offered(&mut self, offer: &[u8], page: usize) {
-        match RingReader::open(offer, page) {
-            Ok(ring) => {
-                let accept = Frame::of_link(Body::Accept, Vec::new());
-                if self.link.as_ref().is_some_and(|link| link.send(accept).is_ok()) {
-                    self.carrier = Some(Box::new(ring));
-                }
-            }
-            Err(error) => tracing::debug!(%error, "shared memory is not used; pages travel in frames"),
+    /// Uses what the source offers, if this end can.
+    pub(super) fn offered(&mut self, offer: &[u8], kv: &mut Kv<'_>) {
+        let (carrier, answer) = choose(offer, kv, self.broken.as_deref());
+        if self.link.as_ref().is_some_and(|link| link.send(Frame::of_link(Body::Accept, answer)).is_ok()) {
+            self.carrier = carrier;
         }
     }
 
-    /// The payload of a frame, wherever it is.
+    /// Brings the page of a frame to where it is wanted. One that nobody wants is taken too, so that its place is free.
     ///
     /// # Errors
-    /// It is not where the frame says.
-    pub(super) fn fetch(&mut self, frame: Frame) -> io::Result<Vec<u8>> {
+    /// It is not where the frame says, or does not fit.
+    pub(super) fn store(&mut self, frame: &Frame, target: Option<Target<'_, '_>>) -> io::Result<()> {
         if !frame.carried {
-            return Ok(frame.payload);
+            return target.map_or(Ok(()), |target| target.write(&frame.payload));
         }
         let carrier = self.carrier.as_mut().ok_or_else(|| io::Error::other("a page travels by no known way"))?;
-        carrier.get(&frame.payload)
+        carrier.take(&frame.payload, target)
+    }
+
+    /// Whether pages are still on their way into memory that was granted.
+    pub(super) fn is_settling(&self) -> bool {
+        self.carrier.as_ref().is_some_and(|c| c.is_settling())
+    }
+
+    /// What was taken has arrived, or can't any more.
+    pub(super) fn settled(&mut self, outcome: &Result<(), String>) {
+        let told = self.carrier.as_mut().map_or(Ok(()), |c| if outcome.is_ok() { c.settled() } else { Ok(()) });
+        if let Some(why) = outcome.clone().err().or_else(|| told.err().map(|e| e.to_string())) {
+            self.give_up(&why);
+        }
+    }
+
+    /// Ends the link, whose pages can't be had.
+    pub(super) fn give_up(&mut self, why: &str) {
+        tracing::error!(peer = %self.address, %why, "a page was lost on its way; the link is closed");
+        self.broken = Some(why.to_owned());
+        self.link = None;
     }
 
     /// No link could be made: whoever can go elsewhere hears it at once.

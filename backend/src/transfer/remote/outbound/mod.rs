@@ -1,82 +1,54 @@
 //! The prefill worker's side of its links: takes jobs, computes them, sends pages as fast as each link takes them.
 
+mod peer;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use super::carrier::{Carry, RingWriter};
-use super::frame::{Body, Frame};
-use super::job::{First, Job, encode};
-use super::link::{LinkEvent, LinkHandle};
+use super::carrier::{Carry, Export};
+use super::frame::Body;
+use super::job::{Job, encode};
+use super::link::LinkEvent;
 use super::outlet::{Note, Notes, RemoteOutlet};
 use super::serve::Listener;
 use crate::api::GenerateRequest;
 use crate::engine::{Limits, Outlet, Shared};
 use crate::exec::{Executor, ModelSpec};
 use crate::grammar::Guide;
-use crate::kv::Ready;
 use crate::sequence::{Prefilled, Prefilling, Resident, Sequence, Waiting};
-use crate::transfer::protocol::{Key, Source, SourceEffect, ToSink};
+use crate::transfer::protocol::{Key, Source, SourceEffect};
 use crate::transfer::{Flow, Outbound, Polled};
+use peer::{Carrier, Peer, Transfer};
 
-/// One transfer at this side. Its blocks are pinned by being owned here.
-#[derive(Debug)]
-struct Transfer {
-    cancelled: Arc<AtomicBool>,
-    /// Full blocks of a sequence that is still being computed, to be sent already.
-    full: Vec<Ready>,
-    done: Option<Prefilled<Resident>>,
-}
-
-impl Transfer {
-    /// The block of a page that was announced as computed.
-    fn block(&self, page: u32) -> Option<u32> {
-        let page = page as usize;
-        self.full.get(page).map(Ready::id).or_else(|| {
-            let readable = self.done.as_ref()?.kv.table.readable();
-            readable.ids(readable.tokens()).nth(page)
-        })
-    }
-}
-
-#[derive(Debug)]
-struct Peer {
-    handle: LinkHandle,
-    source: Source,
-    transfers: HashMap<Key, Transfer>,
-    /// What is to be sent, with the payload of `Closed`; pages are read when it is their turn.
-    backlog: VecDeque<(Key, ToSink, Vec<u8>)>,
-    /// A frame that the link had no room for.
-    stuck: Option<Box<Frame>>,
-    carrier: Carrier,
-}
-
-/// How pages travel on a link.
-#[derive(Debug)]
-enum Carrier {
-    /// In their frames.
-    Frames,
-    /// The sink was offered shared memory.
-    Offered(RingWriter),
-    /// Beside their frames.
-    Beside(Box<dyn Carry>),
-}
+/// How long decode workers are waited for that may be reading this device.
+const LEAVE: Duration = Duration::from_secs(2);
 
 /// See the file's head.
 #[derive(Debug)]
 pub(crate) struct RemoteOut {
     listener: Listener,
     model: ModelSpec,
+    export: Export,
     limits: Limits,
     peers: HashMap<u64, Peer>,
+    /// Blocks of links that have ended, until nobody can read them.
+    retired: Vec<(Box<dyn Carry>, Vec<Transfer>)>,
     notes: Notes,
     shared: Arc<Shared>,
     flow: Flow,
 }
 
 impl RemoteOut {
-    pub(crate) fn new(listener: Listener, model: ModelSpec, limits: Limits, shared: Arc<Shared>) -> Self {
-        Self { listener, model, limits, peers: HashMap::new(), notes: Notes::default(), shared, flow: Flow::default() }
+    pub(crate) fn new(
+        listener: Listener,
+        (model, export): (ModelSpec, Export),
+        limits: Limits,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let (peers, retired, notes, flow) = (HashMap::new(), Vec::new(), Notes::default(), Flow::default());
+        Self { listener, model, export, limits, peers, retired, notes, shared, flow }
     }
 
     fn hear(&mut self, event: LinkEvent, new: &mut Vec<Waiting>) {
@@ -84,15 +56,16 @@ impl RemoteOut {
             LinkEvent::Up(handle) => {
                 tracing::info!(link = handle.id, "a decode worker is linked");
                 let (source, transfers) = (Source::default(), HashMap::new());
-                let backlog = VecDeque::new();
-                let mut peer = Peer { source, transfers, backlog, stuck: None, handle, carrier: Carrier::Frames };
-                peer.offer(self.model.cache.block_bytes());
+                let (backlog, carrier) = (VecDeque::new(), Carrier::Frames);
+                let (draining, is_broken) = (Vec::new(), false);
+                let mut peer = Peer { source, transfers, backlog, stuck: None, handle, carrier, is_broken, draining };
+                peer.offer(self.model.cache.block_bytes(), &self.export);
                 self.peers.insert(peer.handle.id, peer);
             }
             LinkEvent::Frame(link, frame) => {
                 let Some(peer) = self.peers.get_mut(&link) else { return };
                 if frame.body == Body::Accept {
-                    peer.accepted();
+                    peer.accepted(&frame.payload);
                     return;
                 }
                 let Body::ToSource(message) = frame.body else {
@@ -120,7 +93,18 @@ impl RemoteOut {
     fn drop_peer(&mut self, link: u64) {
         let effects = self.peers.get_mut(&link).map(|p| p.source.link_down()).unwrap_or_default();
         effects.into_iter().for_each(|e| self.apply(link, e, Vec::new()));
-        self.peers.remove(&link);
+        let Some(peer) = self.peers.remove(&link) else { return };
+        if let (Carrier::Beside(carrier), false) = (peer.carrier, peer.draining.is_empty()) {
+            self.retired.push((carrier, peer.draining.into_iter().map(|(_, transfer)| transfer).collect()));
+        }
+    }
+
+    /// Frees what nobody reads any more. Says whether there was something.
+    fn drain(&mut self) -> bool {
+        let before = self.retired.len();
+        self.retired.retain(|(carrier, _)| !carrier.is_left());
+        let drained = self.peers.values_mut().map(Peer::drain).fold(false, |a, b| a | b);
+        drained || self.retired.len() < before
     }
 
     /// A new sequence, unless the job makes no sense: then the sink is told that trying again is no use.
@@ -144,7 +128,10 @@ impl RemoteOut {
                 let guide = job.mask.map(|mask| Guide::given(Some(mask.into())));
                 let mut seq = Sequence::new(request, Outlet::Remote(outlet), guide, self.shared.live());
                 seq.prompt_len = job.prompt_len;
-                self.peers.get_mut(&link)?.transfers.insert(key, Transfer { cancelled, full: Vec::new(), done: None });
+                self.peers
+                    .get_mut(&link)?
+                    .transfers
+                    .insert(key, Transfer { cancelled, full: Vec::new(), done: None, pinned: None });
                 Some(Waiting::unqueued(seq))
             }
             Err(why) => {
@@ -173,7 +160,7 @@ impl RemoteOut {
     fn fail(&mut self, link: u64, key: Key, why: &(bool, String)) {
         let Some(peer) = self.peers.get_mut(&link) else { return };
         self.flow.lost_total += 1;
-        peer.transfers.remove(&key);
+        peer.let_go(key);
         for effect in peer.source.fail(key) {
             self.apply(link, effect, encode(why));
         }
@@ -186,13 +173,14 @@ impl RemoteOut {
             SourceEffect::Send(key, message) => peer.backlog.push_back((key, message, payload)),
             SourceEffect::Release(key) => {
                 self.flow.completed_total += 1;
-                peer.transfers.remove(&key);
+                peer.let_go(key);
             }
             SourceEffect::Cancel(key) => {
                 self.flow.aborted_total += 1;
-                if let Some(transfer) = peer.transfers.remove(&key) {
+                if let Some(transfer) = peer.transfers.get(&key) {
                     transfer.cancelled.store(true, Ordering::Release);
                 }
+                peer.let_go(key);
             }
         }
     }
@@ -210,99 +198,25 @@ impl RemoteOut {
     }
 }
 
-impl Peer {
-    /// Offers shared memory, if there is any; a sink on another machine will not find it.
-    fn offer(&mut self, page: usize) {
-        match RingWriter::create(page) {
-            Ok(ring) => {
-                if self.handle.send(Frame::of_link(Body::Offer, ring.offer())).is_ok() {
-                    self.carrier = Carrier::Offered(ring);
-                }
+impl Drop for RemoteOut {
+    /// The device goes after this: nobody may be reading it then. A sink lets go when it sees the end of its link.
+    fn drop(&mut self) {
+        let mut carriers: Vec<Box<dyn Carry>> = self.retired.drain(..).map(|(carrier, _)| carrier).collect();
+        // Links end with their handles.
+        carriers.extend(self.peers.drain().filter_map(|(_, peer)| match peer.carrier {
+            Carrier::Beside(carrier) => Some(carrier),
+            Carrier::Offered(offered) => offered.gpu(),
+            Carrier::Frames => None,
+        }));
+        let end = Instant::now() + LEAVE;
+        while carriers.iter().any(|c| !c.is_left()) {
+            if Instant::now() > end {
+                tracing::warn!("a decode worker still holds this device's memory, which goes");
+                return;
             }
-            Err(error) => tracing::debug!(%error, "no shared memory; pages travel in frames"),
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
-
-    fn accepted(&mut self) {
-        if let Carrier::Offered(mut ring) = std::mem::replace(&mut self.carrier, Carrier::Frames) {
-            ring.unname();
-            self.carrier = Carrier::Beside(Box::new(ring));
-        }
-    }
-
-    /// The frame of a page; none while there is no room for it.
-    fn carry(&mut self, key: Key, page: u32, block: u32, device: &dyn Executor) -> Option<Frame> {
-        let body = Body::ToSink(ToSink::Page(page));
-        if let Carrier::Beside(carrier) = &mut self.carrier {
-            let placed = carrier.has_room().and_then(|room| {
-                let put = || carrier.put(&read_page(block, device));
-                room.then(put).transpose()
-            });
-            match placed {
-                Ok(Some(place)) => return Some(Frame { carried: true, ..Frame::new(key, body, place) }),
-                Ok(None) => {
-                    self.backlog.push_front((key, ToSink::Page(page), Vec::new()));
-                    return None;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "shared memory is broken; pages travel in frames");
-                    self.carrier = Carrier::Frames;
-                }
-            }
-        }
-        Some(Frame::new(key, body, read_page(block, device)))
-    }
-
-    /// Sends while the link has room. Says whether anything was sent.
-    fn flush(&mut self, device: &dyn Executor, flow: &mut Flow) -> bool {
-        let mut sent = false;
-        loop {
-            let next = self.stuck.take().map(|f| *f).or_else(|| self.next_frame(device));
-            let Some(frame) = next else { return sent };
-            let pages = u64::from(frame.is_page());
-            if let Err(frame) = self.handle.send(frame) {
-                self.stuck = Some(frame);
-                return sent;
-            }
-            flow.pages_total += pages;
-            flow.bytes_total += pages * device.model().cache.block_bytes() as u64;
-            sent = true;
-        }
-    }
-
-    fn next_frame(&mut self, device: &dyn Executor) -> Option<Frame> {
-        while let Some((key, message, payload)) = self.backlog.pop_front() {
-            let payload = match message {
-                ToSink::Started | ToSink::Closed => Some(payload),
-                ToSink::Page(page) => match self.transfers.get(&key).and_then(|t| t.block(page)) {
-                    Some(block) => return self.carry(key, page, block, device),
-                    None => None,
-                },
-                ToSink::Finish => self.done(key).map(|p| encode(&first(p, device))),
-            };
-            // What was cancelled since then is not sent.
-            if let Some(payload) = payload {
-                return Some(Frame::new(key, Body::ToSink(message), payload));
-            }
-        }
-        None
-    }
-
-    fn done(&self, key: Key) -> Option<&Prefilled<Resident>> {
-        self.transfers.get(&key)?.done.as_ref()
-    }
-}
-
-fn read_page(block: u32, device: &dyn Executor) -> Vec<u8> {
-    let mut bytes = vec![0; device.model().cache.block_bytes()];
-    device.read_block(block, &mut bytes);
-    bytes
-}
-
-fn first(sequence: &Prefilled<Resident>, device: &dyn Executor) -> First {
-    let mut state = vec![0; device.model().cache.state_bytes()];
-    device.read_state(sequence.kv.slot.id(), &mut state);
-    First::new(&sequence.first, sequence.seq.cached.unwrap_or(0), state)
 }
 
 impl Outbound for RemoteOut {
@@ -335,7 +249,7 @@ impl Outbound for RemoteOut {
         let events: Vec<_> = self.listener.events.try_iter().collect();
         events.into_iter().for_each(|e| self.hear(e, &mut new));
         self.take_notes();
-        let mut moved = false;
+        let mut moved = self.drain();
         for peer in self.peers.values_mut() {
             moved |= peer.flush(device, &mut self.flow);
         }
@@ -349,6 +263,8 @@ impl Outbound for RemoteOut {
     }
 
     fn held(&self) -> usize {
-        self.peers.values().flat_map(|p| p.transfers.values()).filter(|t| t.done.is_some()).count()
+        let held = |p: &Peer| p.transfers.values().filter(|t| t.done.is_some()).count() + p.draining.len();
+        let retired = self.retired.iter().map(|(_, transfers)| transfers.len());
+        self.peers.values().map(held).chain(retired).sum()
     }
 }

@@ -1,44 +1,16 @@
-//! How the bytes of pages travel beside the frames of a link: in memory that both processes see.
-//!
-//! A page is in its frame unless both ends have agreed on a carrier: the source offers one when the link is made, the sink
-//! accepts if it can use it. Frames keep their order and their meaning; one whose page is carried names the place instead
-//! of holding the bytes. Other carriers fit in the same place: with CUDA IPC the offer is a memory handle and a place an
-//! offset in it, with NIXL the offer is an agent's metadata and a place says that a write is complete.
+//! Pages in a ring of memory that both processes see.
 
-use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The source's end.
-pub(super) trait Carry: Debug {
-    /// Whether another page fits now.
-    ///
-    /// # Errors
-    /// The carrier is broken; pages go into frames from now on.
-    fn has_room(&mut self) -> io::Result<bool>;
-    /// Puts a page where the sink can get it, and says where that is.
-    ///
-    /// # Errors
-    /// See [`Self::has_room`].
-    fn put(&mut self, page: &[u8]) -> io::Result<Vec<u8>>;
-}
+use super::shared::{self, Named};
+use super::{Carry, Fetch, Target, read_page};
+use crate::exec::Executor;
 
-/// The sink's end. Pages are taken in the order in which they were put, wanted or not.
-pub(super) trait Fetch: Debug {
-    /// The page at a place, which is free afterwards.
-    ///
-    /// # Errors
-    /// There is none, or it is not what was put there.
-    fn get(&mut self, place: &[u8]) -> io::Result<Vec<u8>>;
-}
-
-/// Where shared memory is files.
-const FOLDER: &str = "/dev/shm";
-const PREFIX: &str = "sluicegate-pages-";
 /// Bytes of a ring, about.
 const BYTES: usize = 16 << 20;
 /// The number of pages taken comes first.
@@ -47,14 +19,14 @@ const HEAD: u64 = 8;
 const PLACE: usize = 8 + 4;
 
 /// What a sink needs to know of a ring.
-#[derive(Debug, Serialize, Deserialize)]
-struct Offer {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RingOffer {
     path: PathBuf,
     slots: u64,
     page: usize,
 }
 
-impl Offer {
+impl RingOffer {
     fn bytes(&self) -> u64 {
         HEAD + self.slots * self.page as u64
     }
@@ -68,10 +40,9 @@ impl Offer {
 /// system is an error and not a signal.
 #[derive(Debug)]
 pub(super) struct RingWriter {
-    file: File,
-    offer: Offer,
+    file: Named,
+    offer: RingOffer,
     put: u64,
-    named: bool,
 }
 
 impl RingWriter {
@@ -80,37 +51,33 @@ impl RingWriter {
     /// # Errors
     /// There is no shared memory.
     pub(super) fn create(page: usize) -> io::Result<Self> {
-        Self::create_in(Path::new(FOLDER), page)
+        Self::create_in(Path::new(shared::FOLDER), page)
     }
 
     fn create_in(folder: &Path, page: usize) -> io::Result<Self> {
-        let mut name = [0; 16];
-        getrandom::fill(&mut name).map_err(io::Error::other)?;
-        let path = folder.join(format!("{PREFIX}{:032x}", u128::from_le_bytes(name)));
+        let file = Named::create_in(folder)?;
         let slots = (BYTES / page.max(1)).clamp(2, 64) as u64;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        let ring = Self { file, offer: Offer { path, slots, page }, put: 0, named: true };
+        let ring = Self { offer: RingOffer { path: file.path().to_owned(), slots, page }, file, put: 0 };
         ring.file.set_len(ring.offer.bytes())?;
         Ok(ring)
     }
 
     /// What the sink is told.
-    pub(super) fn offer(&self) -> Vec<u8> {
-        // The type always serializes.
-        serde_json::to_vec(&self.offer).unwrap_or_default()
+    pub(super) fn offer(&self) -> RingOffer {
+        self.offer.clone()
     }
 
     /// The sink has it open: its name is not needed any more.
     pub(super) fn unname(&mut self) {
-        if std::mem::take(&mut self.named) {
-            let _ = std::fs::remove_file(&self.offer.path);
-        }
+        self.file.unname();
     }
-}
 
-impl Drop for RingWriter {
-    fn drop(&mut self) {
-        self.unname();
+    fn place(&mut self, page: &[u8]) -> io::Result<Vec<u8>> {
+        self.file.write_all_at(page, self.offer.at(self.put))?;
+        let mut place = self.put.to_le_bytes().to_vec();
+        place.extend(crc32fast::hash(page).to_le_bytes());
+        self.put += 1;
+        Ok(place)
     }
 }
 
@@ -121,12 +88,8 @@ impl Carry for RingWriter {
         Ok(self.put.wrapping_sub(u64::from_le_bytes(taken)) < self.offer.slots)
     }
 
-    fn put(&mut self, page: &[u8]) -> io::Result<Vec<u8>> {
-        self.file.write_all_at(page, self.offer.at(self.put))?;
-        let mut place = self.put.to_le_bytes().to_vec();
-        place.extend(crc32fast::hash(page).to_le_bytes());
-        self.put += 1;
-        Ok(place)
+    fn put(&mut self, block: u32, device: &dyn Executor) -> io::Result<Vec<u8>> {
+        self.place(&read_page(block, device))
     }
 }
 
@@ -134,7 +97,7 @@ impl Carry for RingWriter {
 #[derive(Debug)]
 pub(super) struct RingReader {
     file: File,
-    offer: Offer,
+    offer: RingOffer,
     taken: u64,
 }
 
@@ -143,15 +106,13 @@ impl RingReader {
     ///
     /// # Errors
     /// It is not on this machine, or not what this end can use.
-    pub(super) fn open(offer: &[u8], page: usize) -> io::Result<Self> {
-        Self::open_in(Path::new(FOLDER), offer, page)
+    pub(super) fn open(offer: &RingOffer, page: usize) -> io::Result<Self> {
+        Self::open_in(Path::new(shared::FOLDER), offer, page)
     }
 
-    fn open_in(folder: &Path, offer: &[u8], page: usize) -> io::Result<Self> {
+    fn open_in(folder: &Path, offer: &RingOffer, page: usize) -> io::Result<Self> {
         let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        let offer: Offer = serde_json::from_slice(offer).map_err(io::Error::other)?;
-        let name = offer.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if offer.path != folder.join(&name) || !name.starts_with(PREFIX) {
+        if !shared::is_in(folder, &offer.path) {
             return refuse("the ring is not where rings are");
         }
         if offer.page != page || offer.slots == 0 || offer.slots > 1 << 16 {
@@ -161,11 +122,18 @@ impl RingReader {
         if file.metadata()?.len() != offer.bytes() {
             return refuse("the ring has another size than its offer says");
         }
-        Ok(Self { file, offer, taken: 0 })
+        Ok(Self { file, offer: offer.clone(), taken: 0 })
     }
 }
 
 impl Fetch for RingReader {
+    fn take(&mut self, place: &[u8], target: Option<Target<'_, '_>>) -> io::Result<()> {
+        let page = self.get(place)?;
+        target.map_or(Ok(()), |target| target.write(&page))
+    }
+}
+
+impl RingReader {
     fn get(&mut self, place: &[u8]) -> io::Result<Vec<u8>> {
         let broken = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
         let (number, sum) = place.split_at_checked(8).filter(|_| place.len() == PLACE).ok_or(broken("no place"))?;
@@ -202,7 +170,7 @@ mod tests {
             for put in turns {
                 if put && writer.has_room().unwrap() {
                     next = next.wrapping_add(1);
-                    inside.push_back((writer.put(&vec![next; page]).unwrap(), next));
+                    inside.push_back((writer.place(&vec![next; page]).unwrap(), next));
                 } else if let Some((place, byte)) = inside.pop_front() {
                     prop_assert_eq!(reader.get(&place).unwrap(), vec![byte; page]);
                 }
@@ -218,9 +186,9 @@ mod tests {
         let offer = writer.offer();
         assert!(RingReader::open_in(folder.path(), &offer, 101).is_err());
         assert!(RingReader::open_in(Path::new("/elsewhere"), &offer, 100).is_err());
-        assert!(RingReader::open_in(folder.path(), b"{}", 100).is_err());
+        assert!(serde_json::from_slice::<RingOffer>(b"{}").is_err());
         let mut reader = RingReader::open_in(folder.path(), &offer, 100).unwrap();
-        let (first, second) = (writer.put(&[1; 100]).unwrap(), writer.put(&[2; 100]).unwrap());
+        let (first, second) = (writer.place(&[1; 100]).unwrap(), writer.place(&[2; 100]).unwrap());
         assert!(reader.get(&second).is_err() && reader.get(&[]).is_err());
         writer.file.write_all_at(&[9], writer.offer.at(0)).unwrap();
         assert!(reader.get(&first).unwrap_err().to_string().contains("checksum"));
