@@ -94,7 +94,7 @@ struct Row {
   u32* found;       // shared
 
   GPU_FN double weight(float logit) const {
-    return logit == -kInfinity ? 0.0 : exp((double(logit) - double(most)) / double(temperature));
+    return logit == -kInfinity ? 0.0 : exp(double(logit - most) / double(temperature));
   }
 
   // Sum over tokens of `order` or more: of weights, or of ones.

@@ -110,6 +110,8 @@ impl MoeOps for Blueprint {
     }
 }
 
+impl crate::draw::DrawOps for Blueprint {}
+
 impl crate::peer::PeerOps for Blueprint {}
 
 impl HyperOps for Blueprint {

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod blueprint;
 pub mod cpu;
 pub mod cuda;
+pub mod draw;
 pub mod fp8;
 pub mod hyper;
 pub mod moe;

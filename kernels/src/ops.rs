@@ -9,6 +9,7 @@
 //! the other rows, on how a sequence was cut into steps, on which blocks hold it, or on the number of threads.
 
 use crate::batch::Batch;
+use crate::draw::DrawOps;
 use crate::hyper::HyperOps;
 use crate::moe::MoeOps;
 use crate::peer::PeerOps;
@@ -228,7 +229,7 @@ pub trait Build {
 }
 
 /// Running: the operations of a step.
-pub trait Ops: Build + MoeOps + HyperOps + SparseOps + PeerOps + Send {
+pub trait Ops: Build + MoeOps + HyperOps + SparseOps + DrawOps + PeerOps + Send {
     /// Uploads a step's metadata. The batch is within the device's limits and consistent; the executor has checked.
     ///
     /// # Errors

@@ -32,6 +32,8 @@ pub struct Runner<D> {
     extents: Vec<Extent>,
     samples: Vec<u32>,
     scratch: sample::Scratch,
+    seen: sample::Seen,
+    drawn: Vec<u32>,
 }
 
 impl<D: Ops> Runner<D> {
@@ -46,6 +48,8 @@ impl<D: Ops> Runner<D> {
             extents: Vec::with_capacity(capacity.sequences as usize),
             samples: Vec::with_capacity(capacity.sequences as usize),
             scratch: sample::Scratch::default(),
+            seen: sample::Seen::default(),
+            drawn: Vec::new(),
         }
     }
 
@@ -68,15 +72,23 @@ impl<D: Ops> Runner<D> {
     /// # Errors
     /// See [`ExecError`].
     pub fn draft_logits(&mut self, plan: &Plan) -> Result<HostRows<'_>, ExecError> {
-        if !self.model.drafts() || plan.sequences.iter().any(|s| s.rows != 1 || s.start == 0) {
-            let what = "a draft takes a drafting layer, and of each sequence one row that is not its first";
-            return Err(ExecError::BadPlan(what.into()));
-        }
+        self.can_draft(plan)?;
         self.pass(plan, Pass::Draft)
+    }
+
+    fn can_draft(&self, plan: &Plan) -> Result<(), ExecError> {
+        if self.model.drafts() && plan.sequences.iter().all(|s| s.rows == 1 && s.start > 0) {
+            return Ok(());
+        }
+        let what = "a draft takes a drafting layer, and of each sequence one row that is not its first";
+        Err(ExecError::BadPlan(what.into()))
     }
 
     fn draw(&mut self, plan: &Plan, pass: Pass, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
         out.clear();
+        if self.device.can_draw() && plan.samples.iter().any(sample::is_for_device) {
+            return self.draw_there(plan, pass, out);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut logits = if pass == Pass::Draft { self.draft_logits(plan) } else { self.logits(plan) }?;
         for (i, row) in plan.samples.iter().enumerate() {
@@ -86,7 +98,31 @@ impl<D: Ops> Runner<D> {
         Ok(())
     }
 
+    /// Lets the device draw what it can, and draws the rest from the rows that it shows.
+    fn draw_there(&mut self, plan: &Plan, pass: Pass, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        if pass == Pass::Draft {
+            self.can_draft(plan)?;
+        }
+        self.forward(plan, pass)?;
+        let Self { device, model, seen, scratch, drawn, .. } = self;
+        seen.count(&plan.samples);
+        let mut here = Vec::new();
+        let mut shown = |row: usize, logits: &mut [f32]| here.push(sample::sample(logits, &plan.samples[row], scratch));
+        device.draw(model.logits(), &seen.asked(&plan.samples), drawn, &mut shown).map_err(failed)?;
+        let mut here = here.into_iter();
+        out.extend(plan.samples.iter().zip(drawn).map(|(row, token)| match sample::is_for_device(row) {
+            true => Sampled { id: sample::drawn(*token, row), logprobs: None },
+            false => here.next().unwrap_or(Sampled { id: 0, logprobs: None }),
+        }));
+        Ok(())
+    }
+
     fn pass(&mut self, plan: &Plan, pass: Pass) -> Result<HostRows<'_>, ExecError> {
+        self.forward(plan, pass)?;
+        self.device.host(self.model.logits()).map_err(failed)
+    }
+
+    fn forward(&mut self, plan: &Plan, pass: Pass) -> Result<(), ExecError> {
         self.checker.check(plan).map_err(ExecError::BadPlan)?;
         self.extents.clear();
         self.extents.extend(plan.sequences.iter().map(|s| Extent {
@@ -112,7 +148,7 @@ impl<D: Ops> Runner<D> {
                 Pass::Draft => self.model.draft(&mut self.device),
             }
         }
-        self.device.host(self.model.logits()).map_err(failed)
+        Ok(())
     }
 }
 

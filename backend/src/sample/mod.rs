@@ -9,9 +9,11 @@ mod filter;
 mod logprobs;
 #[cfg(test)]
 mod tests;
+mod there;
 
 use crate::exec::{SampleRow, Sampled};
 use filter::Candidates;
+pub(crate) use there::{Seen, drawn, is_for_device};
 
 /// Buffers that a caller keeps between rows.
 #[derive(Debug, Default)]

@@ -145,5 +145,8 @@ impl Cpu {
     }
 }
 
+/// Its logits are the host's already.
+impl crate::draw::DrawOps for Cpu {}
+
 /// Blocks of host memory need no way of their own.
 impl crate::peer::PeerOps for Cpu {}

@@ -73,6 +73,8 @@ impl MoeOps for Probe {
     }
 }
 
+impl sluicegate_kernels::draw::DrawOps for Probe {}
+
 impl sluicegate_kernels::peer::PeerOps for Probe {}
 
 impl HyperOps for Probe {

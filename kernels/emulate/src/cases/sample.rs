@@ -101,7 +101,7 @@ fn draw(logits: &[f32], w: &SampleWish) -> u32 {
         ids.sort_by(rank);
         return ids[0];
     }
-    let weight = |i: &u32| ((f64::from(logits[*i as usize]) - f64::from(most)) / f64::from(w.temperature)).exp();
+    let weight = |i: &u32| (f64::from(logits[*i as usize] - most) / f64::from(w.temperature)).exp();
     if w.top_k > 0 && (w.top_k as usize) < ids.len() {
         ids.sort_by(rank);
         ids.truncate(w.top_k as usize);

@@ -1,5 +1,6 @@
 //! Whole models through the CUDA executor on the stand-in driver, against the CPU executor and the golden data.
 
+mod draws;
 mod drive;
 mod golden;
 mod gpus;

@@ -6,6 +6,7 @@
 mod attend;
 mod bench;
 mod build;
+mod draw;
 mod driver;
 mod hyper;
 mod images;
@@ -32,6 +33,7 @@ use crate::batch::Limits;
 use crate::cuda::call::{Address, Call, Floats, Inputs};
 use crate::ops::{Act, DeviceError, Operand, Rows};
 use attend::{PARTIAL_BYTES, Tiles};
+use draw::Drawing;
 use kernels::Kernels;
 use memory::{Buffer, Pinned};
 use moe::{ExpertMemory, ExpertScratch, PickMemory};
@@ -100,6 +102,8 @@ pub struct Cuda {
     angles: Vec<Angles>,
     pools: Vec<UnitMemory>,
     states: Vec<UnitMemory>,
+    /// For sampling here, made when it is first asked for.
+    drawing: Option<Drawing>,
     /// What others may be reading.
     exports: Vec<Arc<Exported>>,
     /// Gate and up of a gated linear whose halves are not interleaved.
@@ -154,6 +158,7 @@ impl Cuda {
             angles: Vec::new(),
             pools: Vec::new(),
             states: Vec::new(),
+            drawing: None,
             exports: Vec::new(),
             gates: None,
             tiles: Vec::new(),

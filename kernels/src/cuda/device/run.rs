@@ -126,12 +126,18 @@ impl Cuda {
         }
     }
 
-    fn show(&mut self, x: Act) -> Result<(), DeviceError> {
+    /// Runs the step, if it is not running as a recording already.
+    pub(super) fn finish_recording(&mut self) -> Result<(), DeviceError> {
         self.check()?;
         self.stream.bind()?;
         if std::mem::take(&mut self.is_recording) {
             self.run_collected()?;
         }
+        Ok(())
+    }
+
+    fn show(&mut self, x: Act) -> Result<(), DeviceError> {
+        self.finish_recording()?;
         let most = self.most(self.acts[x.id as usize].rows);
         let memory = &mut self.acts[x.id as usize];
         let count = self.step.count(memory.rows) * memory.stride;
