@@ -1,6 +1,7 @@
 //! The three questions that a stream puts to its parser, and what comes of them.
 
 use super::bindings::types as wit;
+use super::brief::{self, Brief};
 use super::error::{Cause, PluginError};
 use super::slot::{Lost, Seat};
 use super::version::Version;
@@ -26,6 +27,7 @@ impl Ask<'_> {
 pub(super) enum Answer {
     Opened,
     Step(wit::Step),
+    Brief(Brief),
     Tail(wit::Tail),
 }
 
@@ -51,6 +53,11 @@ impl From<Lost> for Again {
 
 pub(super) fn ask_seat(seat: &Seat, version: &Version, ask: Ask<'_>, text: &str, ids: &[u32]) -> Result<Answer, Lost> {
     seat.enter(version.push_budget(), |guest, parser| {
+        if let (Ask::Push, [], true, Some(number)) = (ask, ids, brief::fits(text), seat.number)
+            && let Some(answer) = brief::push(guest, number, text)
+        {
+            return answer.map(Answer::Brief);
+        }
         let store = &mut guest.store;
         match ask {
             Ask::Open => Ok(Answer::Opened),

@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wasmtime::component::{Component, InstancePre, Linker};
 use wasmtime::{Engine, ResourceLimiter, Store, StoreContextMut, Trap, UpdateDeadline};
 
-use super::bindings::{grammar, meta, parse, render};
+use super::bindings::{brief, grammar, meta, parse, render};
 use super::error::{Cause, RefusedReason};
 use super::host::{TICK, TICK_MILLIS};
 use super::settings::Settings;
@@ -16,6 +16,7 @@ pub(super) struct Code {
     pre: InstancePre<Limits>,
     meta: meta::GuestIndices,
     parse: parse::GuestIndices,
+    brief: Option<brief::GuestIndices>,
     grammar: Option<grammar::GuestIndices>,
     render: Option<render::GuestIndices>,
 }
@@ -51,6 +52,7 @@ impl Code {
         Ok(Self {
             meta: meta::GuestIndices::new(&pre).map_err(wrong("meta"))?,
             parse: parse::GuestIndices::new(&pre).map_err(wrong("parse"))?,
+            brief: if has("brief") { Some(brief::GuestIndices::new(&pre).map_err(wrong("brief"))?) } else { None },
             grammar: if has("grammar") {
                 Some(grammar::GuestIndices::new(&pre).map_err(wrong("grammar"))?)
             } else {
@@ -83,6 +85,7 @@ pub(super) struct Guest {
     pub(super) store: Store<Limits>,
     pub(super) meta: meta::Guest,
     pub(super) parse: parse::Guest,
+    pub(super) brief: Option<brief::Guest>,
     pub(super) grammar: Option<grammar::Guest>,
     pub(super) render: Option<render::Guest>,
 }
@@ -102,6 +105,10 @@ impl Guest {
         let wrong = |face| move |error: wasmtime::Error| StartError::Types(face, format!("{error:#}"));
         let meta = code.meta.load(&mut store, &instance).map_err(wrong("meta"))?;
         let parse = code.parse.load(&mut store, &instance).map_err(wrong("parse"))?;
+        let brief = match &code.brief {
+            Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("brief"))?),
+            None => None,
+        };
         let grammar = match &code.grammar {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("grammar"))?),
             None => None,
@@ -110,7 +117,7 @@ impl Guest {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("render"))?),
             None => None,
         };
-        Ok(Self { store, meta, parse, grammar, render })
+        Ok(Self { store, meta, parse, brief, grammar, render })
     }
 
     /// Runs one call into the guest, with `budget` of CPU time from now.

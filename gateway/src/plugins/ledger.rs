@@ -5,7 +5,9 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 use serde::de::IgnoredAny;
 
+use super::ask::Answer;
 use super::bindings::types as wit;
+use super::brief::{Brief, Place};
 use super::event::Event;
 
 /// Bytes that a plugin may return for each byte it was given. JSON escapes take six, and a malformed call may be
@@ -58,19 +60,34 @@ impl Ledger {
         self.digest.finish()
     }
 
-    /// Takes a step, checks it, and gives the events to pass on. `Err` names the rule that is broken.
-    pub(super) fn step(&mut self, step: wit::Step, text: &str) -> Result<Vec<Event>, String> {
+    /// Takes the answer to a push, checks it, and gives the events to pass on. `Err` names the rule that is broken.
+    pub(super) fn answer(&mut self, answer: Answer, text: &str) -> Result<Vec<Event>, String> {
+        match answer {
+            Answer::Step(step) => self.step(step, text),
+            Answer::Brief(Brief::Hold) | Answer::Opened | Answer::Tail(_) => Ok(Vec::new()),
+            Answer::Brief(Brief::Same(place)) => self.text(place, text),
+            Answer::Brief(Brief::Text(place, short)) => self.text(place, short.as_str()),
+            Answer::Brief(Brief::Events(given)) => self.events(given),
+        }
+    }
+
+    fn text(&mut self, place: Place, text: &str) -> Result<Vec<Event>, String> {
+        let text = text.to_owned();
+        let event = match place {
+            Place::Content => Event::Content(text),
+            Place::Reasoning => Event::Reasoning(text),
+            Place::Arguments => Event::ToolArgs { index: self.next_call.saturating_sub(1), delta: text },
+        };
+        let mut events = Vec::with_capacity(1);
+        self.take(event, &mut events)?;
+        Ok(events)
+    }
+
+    fn step(&mut self, step: wit::Step, text: &str) -> Result<Vec<Event>, String> {
         match step {
             wit::Step::Hold => Ok(Vec::new()),
-            wit::Step::Pass(channel) => {
-                let event = match channel {
-                    wit::Channel::Content => Event::Content(text.to_owned()),
-                    wit::Channel::Reasoning => Event::Reasoning(text.to_owned()),
-                };
-                let mut events = Vec::with_capacity(1);
-                self.take(event, &mut events)?;
-                Ok(events)
-            }
+            wit::Step::Pass(wit::Channel::Content) => self.text(Place::Content, text),
+            wit::Step::Pass(wit::Channel::Reasoning) => self.text(Place::Reasoning, text),
             wit::Step::Events(given) => self.events(given),
         }
     }

@@ -13,6 +13,7 @@
 mod ask;
 mod bindings;
 mod breaker;
+mod brief;
 mod candidate;
 mod descriptor;
 mod error;

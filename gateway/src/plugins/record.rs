@@ -1,23 +1,22 @@
 //! What was given to a parser, kept so that the stream can be given to another parser.
 
-use std::ops::Range;
-
 /// The pushes of one stream, in order.
+///
+/// One buffer: each push touches its end and nothing else, because thousands of streams live and the caches are small.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    text: String,
-    ids: Vec<u32>,
-    /// Ends of each push in `text`; small, because deltas are a few bytes each and thousands of streams live.
-    ends: Vec<u32>,
-    /// Ends in `ids`, up to the last push that had any.
-    id_ends: Vec<u32>,
+    /// For each push: the length of its text, the number of its ids, the text, the ids.
+    log: Vec<u8>,
+    pushes: usize,
+    /// Bytes of text and ids.
+    kept: usize,
     limit: usize,
     lost: bool,
 }
 
 impl Record {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit: limit.min(u32::MAX as usize), ..Self::default() }
+        Self { limit, ..Self::default() }
     }
 
     /// Adds a push. Beyond the limit the record is given up, so that memory stays bounded.
@@ -25,17 +24,16 @@ impl Record {
         if self.lost {
             return;
         }
-        if self.text.len() + text.len() + size_of_val(ids) + size_of_val(self.ids.as_slice()) > self.limit {
+        self.kept += text.len() + size_of_val(ids);
+        if self.kept > self.limit {
             *self = Self { limit: self.limit, lost: true, ..Self::default() };
             return;
         }
-        self.text.push_str(text);
-        self.ends.push(end(self.text.len()));
-        if !ids.is_empty() {
-            self.id_ends.resize(self.ends.len() - 1, end(self.ids.len()));
-            self.ids.extend_from_slice(ids);
-            self.id_ends.push(end(self.ids.len()));
-        }
+        number(&mut self.log, text.len());
+        number(&mut self.log, ids.len());
+        self.log.extend_from_slice(text.as_bytes());
+        self.log.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        self.pushes += 1;
     }
 
     /// Whether the stream can be replayed.
@@ -45,36 +43,55 @@ impl Record {
 
     /// Number of pushes.
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
+        self.pushes
     }
 
-    /// The n-th push.
-    pub(super) fn get(&self, n: usize) -> (&str, &[u32]) {
-        let (text, ids) = self.ranges(n);
-        (&self.text[text], &self.ids[ids])
+    /// The pushes.
+    pub(super) fn pushes(&self) -> Pushes<'_> {
+        Pushes { log: &self.log }
     }
 
     /// The text from the n-th push on; empty if the record was given up.
-    pub(super) fn text_from(&self, n: usize) -> &str {
-        match n.checked_sub(1) {
-            None => &self.text,
-            Some(before) => self.ends.get(before).map_or("", |end| &self.text[*end as usize..]),
-        }
-    }
-
-    fn ranges(&self, n: usize) -> (Range<usize>, Range<usize>) {
-        let start = |ends: &[u32]| n.checked_sub(1).map(|before| ends.get(before).copied());
-        let text = start(&self.ends).flatten().unwrap_or(0)..self.ends[n];
-        let last = end(self.ids.len());
-        let ids =
-            start(&self.id_ends).map_or(0, |end| end.unwrap_or(last))..self.id_ends.get(n).copied().unwrap_or(last);
-        (text.start as usize..text.end as usize, ids.start as usize..ids.end as usize)
+    pub(super) fn text_from(&self, n: usize) -> String {
+        self.pushes().skip(n).map(|(text, _)| text).collect()
     }
 }
 
-/// A place in the record; the limit keeps it small.
-fn end(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
+/// Walks over the pushes of a record.
+pub(super) struct Pushes<'a> {
+    log: &'a [u8],
+}
+
+impl<'a> Iterator for Pushes<'a> {
+    type Item = (&'a str, Vec<u32>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (text, ids) = (read(&mut self.log)?, read(&mut self.log)?);
+        let text = std::str::from_utf8(self.log.split_off(..text)?).ok()?;
+        let ids = self.log.split_off(..ids * size_of::<u32>())?.as_chunks().0;
+        Some((text, ids.iter().map(|id| u32::from_le_bytes(*id)).collect()))
+    }
+}
+
+/// Seven bits a byte, the last byte has the eighth bit clear: most lengths take one.
+fn number(log: &mut Vec<u8>, mut number: usize) {
+    while number > 0x7f {
+        log.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    log.push(number as u8);
+}
+
+fn read(log: &mut &[u8]) -> Option<usize> {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = *log.split_off_first()?;
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte <= 0x7f {
+            return Some(number);
+        }
+        shift += 7;
+    }
 }
 
 #[cfg(test)]
@@ -83,16 +100,30 @@ mod tests {
 
     #[test]
     fn pushes_come_back_with_and_without_ids() {
-        let mut record = Record::new(1 << 10);
-        let pushes: [(&str, &[u32]); 6] = [("a", &[]), ("", &[1, 2]), ("bc", &[]), ("d", &[3]), ("", &[]), ("é", &[])];
+        let mut record = Record::new(1 << 20);
+        let long = "long ".repeat(1000);
+        let pushes: [(&str, &[u32]); 7] =
+            [("a", &[]), ("", &[1, u32::MAX]), ("bc", &[]), ("d", &[3]), ("", &[]), ("é", &[]), (&long, &[7; 300])];
         for (text, ids) in pushes {
             record.add(text, ids);
         }
-        for (n, push) in pushes.iter().enumerate() {
-            assert_eq!(record.get(n), *push, "push {n}");
+        let back: Vec<_> = record.pushes().collect();
+        assert_eq!(back.len(), record.len());
+        for (n, ((text, ids), (wanted, wanted_ids))) in back.iter().zip(pushes).enumerate() {
+            assert_eq!((*text, ids.as_slice()), (wanted, wanted_ids), "push {n}");
         }
-        assert_eq!((record.text_from(0), record.text_from(3), record.text_from(6)), ("abcdé", "dé", ""));
-        record.add(&"x".repeat(1 << 10), &[]);
+        assert_eq!(record.text_from(0), format!("abcdé{long}"));
+        assert_eq!((record.text_from(3), record.text_from(7)), (format!("dé{long}"), String::new()));
+    }
+
+    #[test]
+    fn beyond_the_limit_nothing_is_kept() {
+        let mut record = Record::new(8);
+        record.add("12", &[1]);
+        record.add("34", &[]);
+        assert!(record.is_complete());
+        record.add("5", &[]);
         assert!(!record.is_complete());
+        assert_eq!((record.len(), record.text_from(0)), (0, String::new()));
     }
 }

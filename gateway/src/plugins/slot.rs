@@ -103,6 +103,8 @@ impl Slot {
 pub(super) struct Seat {
     pub(super) slot: Arc<Slot>,
     pub(super) parser: ResourceAny,
+    /// How the guest's `brief` face knows the parser, if it has that face.
+    pub(super) number: Option<u32>,
     tools: Option<[u8; 32]>,
     budget: Duration,
 }
@@ -120,11 +122,13 @@ impl Seat {
             Some(tools) => Some(slot.toolset(tools, budget)?),
             None => None,
         };
-        let parser = slot.enter(budget, |guest| {
-            let Guest { store, parse, .. } = guest;
-            parse.parser().call_constructor(store, config, handle)
+        let (parser, number) = slot.enter(budget, |guest| {
+            let Guest { store, parse, brief, .. } = guest;
+            let parser = parse.parser().call_constructor(&mut *store, config, handle)?;
+            let number = brief.as_ref().map(|brief| brief.call_number(store, parser)).transpose()?;
+            Ok((parser, number))
         })?;
-        Ok(Self { slot, parser, tools: key, budget })
+        Ok(Self { slot, parser, number, tools: key, budget })
     }
 
     pub(super) fn enter<R>(

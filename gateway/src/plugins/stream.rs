@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::ask::{Again, Answer, Ask, Stop, ask_seat};
 use super::bindings::{parse, types as wit};
+use super::brief::Brief;
 use super::error::{Cause, PluginError};
 use super::event::{Event, StopCause, StreamConfig, Tail};
 use super::ledger::Ledger;
@@ -24,7 +25,8 @@ const MAX_MOVES: u32 = 8;
 pub struct Stream {
     version: Arc<Version>,
     format: usize,
-    config: parse::ParserConfig,
+    /// In a box: only a replay reads it, and what each push reads should share few cache lines.
+    config: Box<parse::ParserConfig>,
     tools: Option<Arc<ToolSet>>,
     state: State,
     record: Record,
@@ -52,7 +54,7 @@ impl Stream {
         tools: Option<Arc<ToolSet>>,
     ) -> Result<Self, PluginError> {
         let settings = &version.host.settings;
-        let config = lower::config(&version.plugin.formats[format], config);
+        let config = Box::new(lower::config(&version.plugin.formats[format], config));
         let record = Record::new(settings.max_replay_bytes);
         let mut stream = Self {
             version,
@@ -120,9 +122,8 @@ impl Stream {
             Ok(answer) => answer,
             Err(error) => return self.fail(error, text),
         };
-        let Answer::Step(step) = answer else { return Err(PluginError::Ended) };
-        let holds = matches!(step, wit::Step::Hold);
-        let checked = self.ledger.step(step, text);
+        let holds = matches!(answer, Answer::Step(wit::Step::Hold) | Answer::Brief(Brief::Hold));
+        let checked = self.ledger.answer(answer, text);
         if !holds {
             self.unanswered = self.record.len();
         }
@@ -247,21 +248,20 @@ impl Stream {
             Ask::Finish(_) => self.record.len(),
         };
         let mut ledger = Ledger::default();
-        for n in 0..before {
-            let (text, ids) = self.record.get(n);
+        let mut pushes = self.record.pushes();
+        for (text, ids) in pushes.by_ref().take(before) {
             ledger.pushed(text.len());
-            if let Answer::Step(step) = ask_seat(seat, &self.version, Ask::Push, text, ids)? {
-                // A broken rule would have ended the stream the first time.
-                let _ = ledger.step(step, text);
-            }
+            let answer = ask_seat(seat, &self.version, Ask::Push, text, &ids)?;
+            // A broken rule would have ended the stream the first time.
+            let _ = ledger.answer(answer, text);
         }
         if ledger.digest() != self.ledger.digest() {
             let error = self.replay_error("the plugin answered differently the second time".to_owned());
             return Err(Again::Stop(Stop::Error(error)));
         }
         self.version.host.counters.replays.fetch_add(1, Relaxed);
-        let (text, ids) = if matches!(ask, Ask::Push) { self.record.get(before) } else { ("", [].as_slice()) };
-        Ok(ask_seat(seat, &self.version, ask, text, ids)?)
+        let (text, ids) = pushes.next().unwrap_or_default();
+        Ok(ask_seat(seat, &self.version, ask, text, &ids)?)
     }
 
     /// Ends the stream by the plugin's fault, or turns it into raw text.
@@ -278,9 +278,9 @@ impl Stream {
             return Err(error);
         }
         self.state = State::Raw;
-        let text = if self.record.is_complete() { self.record.text_from(self.unanswered) } else { current };
+        let unanswered = self.record.is_complete().then(|| self.record.text_from(self.unanswered));
         let mut events = vec![Event::Note(error.to_string())];
-        events.append(&mut raw(text));
+        events.append(&mut raw(unanswered.as_deref().unwrap_or(current)));
         Ok(events)
     }
 

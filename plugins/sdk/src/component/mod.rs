@@ -1,6 +1,9 @@
 //! The component face: WIT types to native ones and back. Only built for wasm32.
 #![allow(missing_docs, missing_debug_implementations, reason = "generated bindings")]
 
+mod brief;
+mod parsers;
+
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +13,6 @@ use crate::describe::{Features, Hint};
 use crate::event as native;
 use crate::format::Plugin;
 use crate::grammar as native_grammar;
-use crate::stream::Machine;
 use crate::tools as native_tools;
 
 wit_bindgen::generate!({
@@ -45,10 +47,22 @@ fn plugin<E: Entry>() -> Arc<Plugin> {
 /// A digested set of tools.
 pub struct Toolset(Arc<native_tools::ToolSet>);
 
-/// One stream.
+/// One stream: the number of its parser.
 pub struct Stream<E> {
-    machine: RefCell<Box<dyn Machine>>,
+    number: u32,
     entry: PhantomData<E>,
+}
+
+impl<E> Drop for Stream<E> {
+    fn drop(&mut self) {
+        drop(parsers::remove(self.number));
+    }
+}
+
+impl<E> Stream<E> {
+    fn push(&self, text: &str) -> t::Step {
+        step(parsers::with(self.number, |parser| parser.machine.push(text), native::Step::Hold))
+    }
 }
 
 impl<E: Entry> parse::Guest for Component<E> {
@@ -56,7 +70,7 @@ impl<E: Entry> parse::Guest for Component<E> {
     type Parser = Stream<E>;
 
     fn push_batch(items: Vec<parse::PushItem<'_>>) -> Vec<t::Step> {
-        items.iter().map(|item| step(item.parser.get::<Stream<E>>().machine.borrow_mut().push(&item.text))).collect()
+        items.iter().map(|item| item.parser.get::<Stream<E>>().push(&item.text)).collect()
     }
 }
 
@@ -70,15 +84,15 @@ impl<E: Entry> parse::GuestParser for Stream<E> {
     fn new(config: parse::ParserConfig, tools: Option<parse::ToolsetBorrow<'_>>) -> Self {
         let tools = tools.map(|t| Arc::clone(&t.get::<Toolset>().0));
         let machine = plugin::<E>().parser(&native_config(config), tools);
-        Stream { machine: RefCell::new(machine), entry: PhantomData }
+        Stream { number: parsers::add(machine), entry: PhantomData }
     }
 
     fn push(&self, text: String) -> t::Step {
-        step(self.machine.borrow_mut().push(&text))
+        Stream::push(self, &text)
     }
 
     fn push_tokens(&self, text: String, ids: Vec<u32>) -> t::Step {
-        step(self.machine.borrow_mut().push_tokens(&text, &ids))
+        step(parsers::with(self.number, |parser| parser.machine.push_tokens(&text, &ids), native::Step::Hold))
     }
 
     fn finish(parser: parse::Parser, cause: t::StopCause) -> t::Tail {
@@ -89,7 +103,10 @@ impl<E: Entry> parse::GuestParser for Stream<E> {
             t::StopCause::Length => native::StopCause::Length,
             t::StopCause::Aborted => native::StopCause::Aborted,
         };
-        let tail = stream.machine.into_inner().finish(&cause);
+        let Some(mut machine) = parsers::remove(stream.number) else {
+            return t::Tail { events: Vec::new(), finish: None };
+        };
+        let tail = machine.finish(&cause);
         t::Tail { events: tail.events.into_iter().map(event).collect(), finish: tail.finish.map(finish_reason) }
     }
 }
