@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sluicegate_kernels::cuda::device::{Cuda, embedded};
-pub use sluicegate_kernels::cuda::device::{Gpu, gpus};
+pub use sluicegate_kernels::cuda::device::{Gpu, Knobs, gpus};
 
 use super::open::{Sizes, open_on};
 use super::{CpuRunOptions, Runner};
@@ -33,6 +33,8 @@ pub struct CudaRunOptions {
     pub draft_tokens: u32,
     /// Run the model's drafting layer, for which there are no kernels yet.
     pub mtp: bool,
+    /// Where work runs; no result depends on it.
+    pub knobs: Knobs,
     /// Compiled kernels, instead of those in this binary.
     pub kernels: Option<&'static [&'static [u8]]>,
 }
@@ -49,7 +51,20 @@ impl CudaRunOptions {
     #[must_use]
     pub fn of(ordinal: usize, options: &CpuRunOptions) -> Self {
         let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, .. } = *options;
-        Self { ordinal, blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, kernels: None }
+        let knobs = Knobs::default();
+        Self {
+            ordinal,
+            blocks,
+            block_tokens,
+            sequences,
+            rows,
+            dtypes,
+            simulate,
+            draft_tokens,
+            mtp,
+            knobs,
+            kernels: None,
+        }
     }
 }
 
@@ -73,7 +88,9 @@ pub fn open_cuda(dir: &Path, options: &CudaRunOptions) -> Result<Runner<Cuda>, L
         return Err(LoadError::Device(text));
     }
     let kernels = options.kernels.unwrap_or(embedded());
-    let runner = open_on(&checkpoint, &sizes, |limits| Cuda::new(options.ordinal, kernels, limits))?;
+    let runner = open_on(&checkpoint, &sizes, |limits| {
+        Cuda::new(options.ordinal, kernels, limits).map(|device| device.tuned(options.knobs))
+    })?;
     runner.device.check().map_err(|e| LoadError::Device(e.to_string()))?;
     Ok(runner)
 }

@@ -5,7 +5,7 @@ mod cuda;
 mod device;
 mod open;
 
-pub use cuda::{CudaRunOptions, Gpu, embedded_kernels, gpus, open_cuda};
+pub use cuda::{CudaRunOptions, Gpu, Knobs, embedded_kernels, gpus, open_cuda};
 pub use device::{DeviceId, open};
 pub use open::{CpuRunOptions, open_cpu};
 pub use sluicegate_kernels::cpu::Arithmetic;

@@ -4,6 +4,7 @@ mod draws;
 mod drive;
 mod golden;
 mod gpus;
+mod knobs;
 mod trained;
 
 use std::path::{Path, PathBuf};

@@ -14,10 +14,6 @@ use crate::ops::{Attention, DeviceError, Operand};
 
 /// Memory for partial results of sequences whose units are spread over blocks.
 pub(super) const PARTIAL_BYTES: usize = 64 << 20;
-/// Blocks that a launch should have, if there are units enough: several for each multiprocessor. Only where work runs depends on it.
-const TARGET_BLOCKS: u32 = 512;
-/// Steps of more rows are prefill's.
-const FEW_ROWS: u32 = 64;
 
 /// Tiles of the present step for models whose `group` query heads read a KV head.
 #[derive(Debug)]
@@ -28,11 +24,6 @@ pub(super) struct Tiles {
     count: Mirror<u32>,
 }
 
-/// The kernel for a bucket.
-fn query_rows(bucket: Bucket) -> QueryRows {
-    if bucket.rows <= FEW_ROWS { QueryRows::Few } else { QueryRows::Many }
-}
-
 impl Tiles {
     fn new(context: &Arc<CudaContext>, limits: &Limits, group: u32, rows: QueryRows) -> Result<Self, DeviceError> {
         Ok(Self { group, rows, list: Mirror::new(context, 3 * limits.rows)?, count: Mirror::new(context, 1)? })
@@ -40,7 +31,7 @@ impl Tiles {
 
     /// Cuts the step's rows and starts the upload, if the step uses these tiles.
     pub(super) fn load(&mut self, step: &Step, stream: &Stream) -> Result<(), DeviceError> {
-        if self.rows != query_rows(step.bucket) {
+        if self.rows != step.knobs().query_rows(step.bucket.rows) {
             return Ok(());
         }
         let (tiles, _) = calls::tiles(step.extents(), self.group, self.rows);
@@ -61,7 +52,8 @@ impl Tiles {
 impl Cuda {
     /// The step's tiles for a group; made when a model first asks.
     fn tiles(&mut self, group: u32) -> Result<TilesAt, DeviceError> {
-        let (bucket, rows) = (self.step.bucket, query_rows(self.step.bucket));
+        let bucket = self.step.bucket;
+        let rows = self.knobs.query_rows(bucket.rows);
         let found = self.tiles.iter().position(|t| t.group == group && t.rows == rows);
         let index = match found {
             Some(index) => index,
@@ -80,7 +72,7 @@ impl Cuda {
         let most_units = self.step.bucket.context.div_ceil(UNIT);
         let groups = kv.heads * (q_heads / kv.heads).div_ceil(16);
         let blocks = tiles.count.most * groups;
-        let splits = TARGET_BLOCKS.div_ceil(blocks.max(1)).min(most_units);
+        let splits = self.knobs.attention_blocks.div_ceil(blocks.max(1)).min(most_units);
         let units = tiles.count.most * most_units;
         let fits = calls::partial_numbers(units, q_heads, kv, tiles.rows) * 4 <= PARTIAL_BYTES;
         if splits < 2 || most_units < 16 || !fits {

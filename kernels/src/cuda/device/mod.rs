@@ -11,6 +11,7 @@ mod driver;
 mod hyper;
 mod images;
 mod kernels;
+mod knobs;
 mod memory;
 mod moe;
 mod peer;
@@ -23,6 +24,7 @@ mod weights;
 pub use bench::Bench;
 pub use driver::{Gpu, gpus};
 pub use images::embedded;
+pub use knobs::Knobs;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,6 +95,7 @@ pub struct Cuda {
     /// The first thing that went wrong.
     failure: Option<DeviceError>,
     limits: Limits,
+    knobs: Knobs,
     step: Step,
     vectors: Vec<VectorMemory>,
     tables: Vec<TableMemory>,
@@ -149,6 +152,7 @@ impl Cuda {
             is_recording: false,
             failure: None,
             limits,
+            knobs: Knobs::default(),
             step: Step::new(&context, limits)?,
             vectors: Vec::new(),
             tables: Vec::new(),
@@ -174,6 +178,14 @@ impl Cuda {
             stream,
             context,
         })
+    }
+
+    /// The same device with other choices of where work runs. Before its first step.
+    #[must_use]
+    pub fn tuned(mut self, knobs: Knobs) -> Self {
+        self.knobs = knobs;
+        self.step.tune(knobs);
+        self
     }
 
     /// What has gone wrong while the model was built, if anything has.

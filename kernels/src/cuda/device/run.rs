@@ -4,7 +4,7 @@ use super::weights::{Part, TableRows};
 use super::{Cuda, UnitMemory};
 use crate::batch::Batch;
 use crate::cuda::call::{Floats, RowCount};
-use crate::cuda::calls::{self, Finish, HeadGains, KvPlace, RopeRows, TileRows};
+use crate::cuda::calls::{self, Finish, HeadGains, KvPlace, RopeRows};
 use crate::ops::{
     Act, Attention, DeviceError, HostRows, KvShape, KvStore, Linear, Operand, Ops, Pool, RopeAppend, RopePairs, State,
     Step, Table, Vector,
@@ -33,7 +33,7 @@ impl Cuda {
             added.push(match part {
                 Part::Packed(p) => {
                     let finish = if add { Finish::Add(to) } else { Finish::Store(to) };
-                    calls::gemm(input, p.at, finish, rows, TileRows::of(rows.most))
+                    calls::gemm(input, p.at, finish, rows, self.knobs.tile(rows.most))
                 }
                 Part::Plain { values, .. } => {
                     let x = Floats { at: input.floats, stride: input.float_stride, width: cols as u32 };
@@ -58,7 +58,7 @@ impl Cuda {
             let to = Self::part(both, from, part.rows());
             from += part.rows();
             added.push(match part {
-                Part::Packed(p) => calls::gemm(input, p.at, Finish::Store(to), rows, TileRows::of(rows.most)),
+                Part::Packed(p) => calls::gemm(input, p.at, Finish::Store(to), rows, self.knobs.tile(rows.most)),
                 Part::Plain { values, .. } => {
                     let x = Floats { at: input.floats, stride: input.float_stride, width: linear.cols as u32 };
                     calls::gemm_f32(x, values.at(), to, false, rows)
@@ -197,7 +197,7 @@ impl Ops for Cuda {
         match &self.linears[w.0 as usize].parts[..] {
             [Part::Packed(p)] => {
                 let finish = Finish::Gated { out: self.inputs(out), limit };
-                let call = calls::gemm(self.inputs(x), p.at, finish, rows, TileRows::of(rows.most));
+                let call = calls::gemm(self.inputs(x), p.at, finish, rows, self.knobs.tile(rows.most));
                 self.add(call);
             }
             _ => self.gated_apart(x, w, limit, out),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 
+use super::knobs::Knobs;
 use super::memory::{Buffer, Pinned, Plain};
 use super::stream::Stream;
 use crate::batch::{Batch, Extent, Limits, Pass};
@@ -103,17 +104,11 @@ pub(super) struct Bucket {
     pub(super) pass: Pass,
 }
 
-/// Batches as they come while decoding; prefill takes the next power of two.
-fn bucket(count: usize, most: usize) -> u32 {
-    const USUAL: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
-    let up = USUAL.into_iter().find(|&b| b >= count).unwrap_or_else(|| count.next_power_of_two());
-    up.min(most).max(1) as u32
-}
-
 /// Numbers of rows and samples, and lists by row.
 #[derive(Debug)]
 pub(super) struct Step {
     limits: Limits,
+    knobs: Knobs,
     /// Rows, samples.
     counts: Mirror<u32>,
     tokens: Mirror<u32>,
@@ -135,6 +130,7 @@ impl Step {
         let list = |most| Mirror::new(context, most);
         Ok(Self {
             limits,
+            knobs: Knobs::default(),
             counts: list(2)?,
             tokens: list(limits.rows)?,
             positions: list(limits.rows)?,
@@ -192,12 +188,20 @@ impl Step {
         }
         let longest = extents().map(|e| e.start + e.rows).max().unwrap_or(0) as usize;
         self.bucket = Bucket {
-            rows: bucket(self.rows, self.limits.rows),
-            samples: bucket(self.sampled, self.limits.samples),
+            rows: self.knobs.bucket(self.rows, self.limits.rows),
+            samples: self.knobs.bucket(self.sampled, self.limits.samples),
             context: longest.next_power_of_two().max(1024) as u32,
             pass: batch.pass,
         };
         Ok(())
+    }
+
+    pub(super) fn tune(&mut self, knobs: Knobs) {
+        self.knobs = knobs;
+    }
+
+    pub(super) fn knobs(&self) -> Knobs {
+        self.knobs
     }
 
     /// Sequences of the present step.
