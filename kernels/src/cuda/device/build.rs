@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::memory::Buffer;
 use super::step::Angles;
-use super::{ActMemory, Cuda, OperandMemory, UnitMemory, VectorMemory, weights};
+use super::{ActMemory, Cuda, OperandMemory, UnitMemory, VectorMemory, peer, weights};
 use crate::cuda::pack::STEP;
 use crate::ops::{Act, Build, DeviceError, Linear, Operand, Pool, Rope, Rows, State, Table, Vector};
 use crate::tensor::{BuildError, Matrix};
@@ -30,7 +30,7 @@ impl Cuda {
     }
 
     fn units(&self, unit: usize, count: usize) -> Result<UnitMemory, BuildError> {
-        let memory = self.zeroed(unit * count).map_err(|e| BuildError::Memory(e.0))?;
+        let memory = self.zeroed((unit * count).next_multiple_of(peer::SHARED)).map_err(|e| BuildError::Memory(e.0))?;
         Ok(UnitMemory { unit, memory: Arc::new(memory) })
     }
 

@@ -15,6 +15,9 @@ use crate::peer::{PeerOps, PeerPools};
 /// Bytes of a handle.
 const HANDLE: usize = 64;
 const NONCE: usize = 16;
+/// Memory that is shown to others comes in multiples of this. The driver cuts smaller allocations out of blocks of this size, and a
+/// handle is of a whole block: others would see what lies beside it.
+pub(super) const SHARED: usize = 2 << 20;
 /// Most pools that are believed of an export.
 const MOST_POOLS: usize = 1 << 16;
 
@@ -153,9 +156,11 @@ impl Cuda {
 impl PeerOps for Cuda {
     fn export(&mut self, nonce: [u8; 16]) -> Result<Vec<u8>, DeviceError> {
         self.stream.finish()?;
-        let stamp = Buffer::of(&self.context, &nonce)?;
+        let mut stamp = nonce.to_vec();
+        stamp.resize(SHARED, 0);
+        let stamp = Buffer::of(&self.context, &stamp)?;
+        let blocks = self.limits.blocks as u64;
         let listed = |p: &UnitMemory| -> Result<Listed, DeviceError> {
-            let blocks = (p.memory.bytes() / p.unit.max(1)) as u64;
             Ok(Listed { unit: p.unit as u64, blocks, handle: handle_of(&p.memory)? })
         };
         let pools = self.pools.iter().map(listed).collect::<Result<_, _>>()?;
