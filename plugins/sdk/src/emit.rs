@@ -4,68 +4,14 @@
 //! dropped; text after tool calls follows one policy; a call that did not end is never closed.
 
 use crate::event::{Channel, Event, FinishReason, Step, StopCause, Tail};
-use crate::limit::keep;
+pub use crate::layout::{AfterCalls, Layout, Trim};
+use crate::limit::limit;
 use crate::prose::Newlines;
 
-/// Which characters are layout at the edge of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trim {
-    /// None: the text is verbatim.
-    Nothing,
-    /// Line feeds.
-    Newlines,
-    /// Any white space.
-    Whitespace,
-}
-
-impl Trim {
-    #[inline]
-    fn has(self, c: char) -> bool {
-        match self {
-            Trim::Nothing => false,
-            Trim::Newlines => c == '\n',
-            Trim::Whitespace => c.is_whitespace(),
-        }
-    }
-}
-
-/// What becomes of text that follows a tool call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AfterCalls {
-    /// Dropped with a note: models write made-up results there.
-    #[default]
-    Drop,
-    /// Content.
-    Content,
-}
-
-/// How a format lays out its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Dropped from the end of content before a block of calls.
-    pub before_calls: Trim,
-    /// Dropped from both ends of reasoning.
-    pub reasoning: Trim,
-    /// Dropped from the start of content that follows reasoning.
-    pub after_reasoning: Trim,
-}
-
-impl Layout {
-    /// Only line feeds are layout.
-    pub const NEWLINES: Layout =
-        Layout { before_calls: Trim::Newlines, reasoning: Trim::Newlines, after_reasoning: Trim::Newlines };
-    /// All white space is layout before calls, line feeds elsewhere.
-    pub const LOOSE: Layout =
-        Layout { before_calls: Trim::Whitespace, reasoning: Trim::Newlines, after_reasoning: Trim::Newlines };
-    /// All text is verbatim.
-    pub const VERBATIM: Layout =
-        Layout { before_calls: Trim::Nothing, reasoning: Trim::Nothing, after_reasoning: Trim::Nothing };
-}
-
 /// Longest run of layout that is withheld.
-const MAX_PENDING: usize = 256;
-/// Longest run of end-of-turn tokens that is withheld; what is beyond it says no more.
-const MAX_ENDED: usize = 4096;
+const MAX_PENDING: usize = limit(256);
+/// Longest run of end-of-turn tokens and layout that is withheld.
+const MAX_ENDED: usize = limit(4096);
 
 /// Collects the events of one push.
 #[derive(Debug)]
@@ -187,7 +133,16 @@ impl Emitter {
             self.release();
             self.write(body);
         }
-        keep(&mut self.pending, &text[body.len()..], if self.pending_end.is_some() { MAX_ENDED } else { usize::MAX });
+        self.pending.push_str(&text[body.len()..]);
+        self.overflow();
+    }
+
+    /// Writes what is withheld beyond the longest run of layout.
+    fn overflow(&mut self) {
+        if self.pending.len() > MAX_ENDED {
+            // The message goes on: this was text.
+            self.pending_end = None;
+        }
         if self.pending.len() > MAX_PENDING && self.pending_end.is_none() {
             let mut cut = self.pending.len() - MAX_PENDING;
             while !self.pending.is_char_boundary(cut) {
@@ -219,7 +174,8 @@ impl Emitter {
         // If text does follow, this was text too, and what stands behind it is not at the start.
         self.lead = Trim::Nothing;
         self.pending_end.get_or_insert(self.pending.len());
-        keep(&mut self.pending, literal, MAX_ENDED);
+        self.pending.push_str(literal);
+        self.overflow();
     }
 
     /// A frame around text: layout on both sides of it is dropped.

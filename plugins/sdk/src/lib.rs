@@ -20,6 +20,7 @@ pub mod event;
 pub mod format;
 pub mod grammar;
 pub mod json;
+mod layout;
 mod limit;
 mod prose;
 pub mod python;
