@@ -98,6 +98,7 @@ impl Registry {
         let report = self.try_load(name, wasm, &sha).map_err(|reason| Refused { plugin: name.to_owned(), reason });
         let mut writer = lock(&self.0.writer);
         match &report {
+            // It was forgotten when the new version began to serve, unless the bytes are those that serve already.
             Ok(_) => drop(writer.refused.remove(name)),
             Err(refused) => {
                 self.0.host.counters.refused.fetch_add(1, Relaxed);
@@ -150,6 +151,7 @@ impl Registry {
         }
         let old = table.plugins.insert(version.name.clone(), Arc::clone(version));
         self.0.table.store(Arc::new(table));
+        writer.refused.remove(&version.name);
         if let Some(old) = &old {
             writer.retire(old);
         }
