@@ -91,10 +91,11 @@ impl Sequence {
     /// Asks for the token after the known ones and this draft, drawn at row `row` of a plan.
     pub(crate) fn sample_row(&self, row: u32, draft: &[u32]) -> SampleRow {
         let plain = SampleRow::after(row, &self.sampling, (&self.tokens, self.prompt_len), draft);
-        SampleRow { mask: self.mask(), logprobs: self.logprobs, ..plain }
+        SampleRow { mask: self.mask(draft.len()), logprobs: self.logprobs, ..plain }
     }
 
-    /// Takes the next token, tells the client, and ends the generation where it ends.
+    /// Takes the next token, tells the client, and ends the generation where it ends. Behind the last one of a step, call
+    /// [`Self::go_on`].
     pub(crate) fn accept(&mut self, drawn: Sampled, max_total_tokens: usize) -> Outcome {
         let generated = self.tokens.len() - self.prompt_len + 1;
         if self.stop_ids.contains(&drawn.id) {
@@ -126,12 +127,16 @@ impl Sequence {
         self.deadline.is_some_and(|d| d <= now)
     }
 
-    /// Most tokens that a draft may hold: what may still be generated, less the one that a step yields anyway, and what
-    /// the client has room for. A grammar's masks are known for one token only.
-    pub(crate) fn draft_room(&self, max_total_tokens: usize) -> usize {
-        if self.is_guided() {
-            return 0;
+    /// A step is over: the mask of the next token may be computed.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(guide) = &mut self.guide {
+            guide.go_on();
         }
+    }
+
+    /// Most tokens that a draft may hold: what may still be generated, less the one that a step yields anyway, and what
+    /// the client has room for.
+    pub(crate) fn draft_room(&self, max_total_tokens: usize) -> usize {
         let end = (self.prompt_len + self.max_tokens).min(max_total_tokens);
         end.saturating_sub(self.tokens.len() + 1).min(self.outlet.room().saturating_sub(1))
     }
@@ -145,9 +150,9 @@ impl Sequence {
         self.outlet.send(Event::Finished { reason, usage });
     }
 
-    /// Whether a grammar decides which tokens may come.
-    pub(crate) fn is_guided(&self) -> bool {
-        self.guide.is_some()
+    /// What its grammar forces next, if it has one.
+    pub(crate) fn forced(&self) -> Option<impl Iterator<Item = u32>> {
+        self.guide.as_ref().map(Guide::forced)
     }
 
     /// Whether it is known which tokens may come next.
@@ -155,9 +160,14 @@ impl Sequence {
         self.guide.as_ref().is_none_or(Guide::is_ready)
     }
 
+    /// The tokens that its grammar admits behind the first `forced` tokens that it forces; none: any.
+    fn mask(&self, forced: usize) -> Option<TokenMask> {
+        self.guide.as_ref().and_then(|guide| guide.mask(forced))
+    }
+
     /// The tokens that its grammar admits next; none: any.
-    pub(crate) fn mask(&self) -> Option<TokenMask> {
-        self.guide.as_ref().and_then(Guide::mask)
+    pub(crate) fn next_mask(&self) -> Option<TokenMask> {
+        self.mask(0)
     }
 
     /// Why its grammar can't be followed any further.
@@ -260,7 +270,10 @@ impl Prefilled<Resident> {
         self.seq.announce(Stage::Decode);
         match self.seq.accept(self.first, max_total_tokens) {
             Outcome::Ended => None,
-            Outcome::Continues => Some(Decoding::new(self.seq, self.arrival, self.kv)),
+            Outcome::Continues => {
+                self.seq.go_on();
+                Some(Decoding::new(self.seq, self.arrival, self.kv))
+            }
         }
     }
 }
@@ -326,9 +339,11 @@ impl Decoding {
             }
         }
         drawn.for_each(drop);
+        self.seq.go_on();
         self.draft_length.learn(draft.len(), taken.tokens.saturating_sub(1));
         taken
     }
+
     /// Gives its memory back; its text so far is computed again later.
     pub(crate) fn preempt(self) -> Waiting {
         Waiting::again(self.seq, self.arrival)

@@ -49,6 +49,8 @@ struct Inner {
     model: ModelSpec,
     limits: Limits,
     stream_tokens: usize,
+    /// Most tokens of a draft.
+    drafts: usize,
     /// Whether every request names its prefill worker.
     paired: bool,
     inbox: Inbox,
@@ -76,6 +78,7 @@ impl Engine {
             model,
             limits,
             stream_tokens: config.stream_tokens,
+            drafts: config.speculation.as_ref().map_or(0, |s| s.num_speculative_tokens),
             paired,
             inbox: started.inbox,
             shared: started.shared,
@@ -104,7 +107,8 @@ impl Engine {
         }
         let place = inner.shared.enqueue(request.prompt.len() + pairing.output.len())?;
         let (outlet, generation) = stream::stream(inner.stream_tokens, Arc::clone(&inner.shared));
-        let guide = request.grammar.clone().map(|grammar| Guide::start(grammar, &pairing.output, &inner.shared));
+        let guide = |grammar| Guide::start(grammar, &pairing.output, &inner.shared, inner.drafts);
+        let guide = request.grammar.clone().map(guide);
         let sequence = Sequence::new(request, outlet, guide, inner.shared.live()).paired(pairing);
         if !inner.inbox.send(Waiting::new(sequence, place)) {
             return Err(inner.shared.why_lost());

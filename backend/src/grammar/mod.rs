@@ -24,6 +24,15 @@ pub trait Grammar: Debug + Send + Sync {
     }
 }
 
+/// A token of a text that must come.
+#[derive(Clone, Debug)]
+pub struct Forced {
+    /// The token.
+    pub token: u32,
+    /// What may come after it; none: any.
+    pub mask: Option<TokenMask>,
+}
+
 /// One generation's place in its grammar.
 pub trait Matcher: Debug + Send {
     /// Takes the token that was generated. Stop tokens are never given.
@@ -37,4 +46,10 @@ pub trait Matcher: Debug + Send {
     /// # Errors
     /// The grammar can't be followed any further, and why.
     fn mask(&mut self) -> Result<Option<TokenMask>, String>;
+
+    /// Where only one text can come next: tokens that spell it, `most` at most, each with the mask behind it. The model may cut the
+    /// same text into other tokens, so this is a guess, and the matcher stays where it is.
+    fn forced(&mut self, _most: usize) -> Vec<Forced> {
+        Vec::new()
+    }
 }

@@ -18,7 +18,10 @@ pub(crate) struct Speculator {
 
 /// What one sequence may be drafted.
 struct Bound {
+    /// Most tokens from the drafter; none where a grammar says what may come, for then it says what must come too.
     most: usize,
+    /// Tokens that a grammar forces.
+    forced: Vec<u32>,
     /// Its part of the block tables.
     blocks: std::ops::Range<usize>,
 }
@@ -55,7 +58,8 @@ impl Speculator {
         self.drafts.clear();
         self.drafter.draft(kv.device(), &wanted, &mut self.drafts);
         for ((d, draft), bound) in planned.iter_mut().zip(&self.drafts).zip(bounds) {
-            let legal = draft.iter().take(bound.most.min(spare)).take_while(|t| **t < vocab).count();
+            let (draft, most) = if bound.forced.is_empty() { (draft, bound.most) } else { (&bound.forced, usize::MAX) };
+            let legal = draft.iter().take(most.min(spare)).take_while(|t| **t < vocab).count();
             if legal > 0 && kv.grow(&mut d.table, d.seq.tokens.len() + legal) {
                 spare -= legal;
                 d.draft.extend_from_slice(&draft[..legal]);
@@ -69,7 +73,13 @@ impl Speculator {
         let needs_blocks = self.drafter.needs_blocks();
         self.blocks.clear();
         let bound = |d: &mut Decoding| {
-            let mut most = d.draft_length.next(self.most).min(d.seq.draft_room(max_total));
+            let room = d.seq.draft_room(max_total);
+            let mut most = d.draft_length.next(self.most).min(room);
+            let mut forced = Vec::new();
+            if let Some(tokens) = d.seq.forced() {
+                most = 0;
+                forced.extend(tokens.take(room.min(self.most)));
+            }
             let from = self.blocks.len();
             if needs_blocks {
                 let known = d.seq.tokens.len();
@@ -80,7 +90,7 @@ impl Speculator {
                 spare -= most;
                 self.blocks.extend(d.table.readable().ids(known + most));
             }
-            Bound { most, blocks: from..self.blocks.len() }
+            Bound { most, forced, blocks: from..self.blocks.len() }
         };
         planned.iter_mut().map(bound).collect()
     }

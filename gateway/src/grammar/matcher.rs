@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::{Matcher, ParserFactory};
 use sluicegate_backend::exec::TokenMask;
-use sluicegate_backend::grammar;
+use sluicegate_backend::grammar::{self, Forced};
 
 use super::gate::Gate;
 use super::tokens::{TokenSpace, set};
@@ -76,7 +76,7 @@ impl grammar::Grammar for Shared {
             None => Place::Inside(Box::new(self.compiled.fresh())),
             Some(_) => Place::Before(Vec::new()),
         };
-        Box::new(Guide { grammar: Arc::clone(&self.compiled), at })
+        Box::new(Guide { grammar: Arc::clone(&self.compiled), at, is_narrow: false })
     }
 }
 
@@ -91,7 +91,12 @@ enum Place {
 struct Guide {
     grammar: Arc<Compiled>,
     at: Place,
+    /// Whether the last mask admits so little that there may be but one text.
+    is_narrow: bool,
 }
+
+/// Tokens that begin one text are few: its fronts.
+const NARROW: u32 = 64;
 
 impl fmt::Debug for Guide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,6 +155,7 @@ impl grammar::Matcher for Guide {
     }
 
     fn mask(&mut self) -> Result<Option<TokenMask>, String> {
+        self.is_narrow = false;
         match (&mut self.at, &self.grammar.gate) {
             (Place::Before(tail), Some(gate)) => Ok(Self::free_mask(&self.grammar, gate, tail)),
             (Place::Before(_), None) => Err("free text without an end".to_owned()),
@@ -164,8 +170,25 @@ impl grammar::Matcher for Guide {
                 if mask.is_zero() {
                     return Err("no token continues the text".to_owned());
                 }
+                self.is_narrow = mask.as_slice().iter().map(|word| word.count_ones()).sum::<u32>() <= NARROW;
                 Ok(Some(mask.as_slice().into()))
             }
         }
+    }
+
+    fn forced(&mut self, most: usize) -> Vec<Forced> {
+        let Place::Inside(matcher) = &self.at else { return Vec::new() };
+        if !self.is_narrow || matcher.is_stopped() {
+            return Vec::new();
+        }
+        let mut scout = matcher.deep_clone();
+        let text = scout.compute_ff_bytes();
+        let tokens = self.grammar.parts.factory.tok_env().tok_trie().greedy_tokenize(&text);
+        let mask_behind = |token: u32| {
+            scout.consume_token(token).ok()?;
+            let mask = if scout.is_stopped() { return None } else { scout.compute_mask().ok()? };
+            (!mask.is_zero()).then(|| Forced { token, mask: Some(mask.as_slice().into()) })
+        };
+        tokens.into_iter().take(most).map_while(mask_behind).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use sluicegate::grammar::{Grammars, Rule, Spec, TokenSpace};
 use sluicegate::plugins::Start;
 use sluicegate::text::{Tokenizer, Vocabulary};
-use sluicegate_backend::grammar::Grammar;
+use sluicegate_backend::grammar::{Forced, Grammar};
 
 /// Added tokens come after the vocabulary, whatever id their entry gives.
 const STOP: u32 = 256 + WORDS.len() as u32;
@@ -59,7 +60,7 @@ fn spec(rule: Rule, start: Start) -> Spec {
 }
 
 /// What a model without sense generates: its tokens, their text, and whether it ended. `hope` is text that it
-/// writes when it may.
+/// writes when it may. Where the grammar says what must come, the masks that it gives for it are those that come.
 fn walk(grammar: &dyn Grammar, vocabulary: &Vocabulary, mut seed: u64, hope: &str) -> (Vec<u32>, String, bool) {
     let mut roll = |sides: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -67,8 +68,15 @@ fn walk(grammar: &dyn Grammar, vocabulary: &Vocabulary, mut seed: u64, hope: &st
     };
     let mut matcher = grammar.matcher();
     let (mut tokens, mut bytes): (Vec<u32>, Vec<u8>) = (Vec::new(), Vec::new());
+    let mut forced = VecDeque::<Forced>::new();
     for _ in 0..600 {
         let mask = matcher.mask().unwrap();
+        let foretold = forced.pop_front().filter(|f| tokens.last() == Some(&f.token));
+        if let Some(foretold) = foretold {
+            assert_eq!(foretold.mask, mask, "after {:?}", String::from_utf8_lossy(&bytes));
+        } else {
+            forced = matcher.forced(4).into();
+        }
         let admits = |id: u32| mask.as_ref().is_none_or(|m| m[id as usize / 32] >> (id % 32) & 1 == 1);
         if admits(STOP) && roll(3) == 0 {
             return (tokens, String::from_utf8(bytes).unwrap(), true);
@@ -130,6 +138,29 @@ fn any_admitted_path_through_a_schema_is_valid_json() {
         ended += usize::from(end);
     }
     assert!(ended > 90, "{ended} of 100 came to an end");
+}
+
+#[test]
+fn what_must_come_is_foretold() {
+    let grammars = grammars();
+    let grammar = grammars.compile(&spec(Rule::JsonSchema(schema().to_string()), Start::Immediately)).unwrap();
+    let mut matcher = grammar.matcher();
+    for byte in "{\"city\": \"Rom\", \"".bytes() {
+        matcher.mask().unwrap();
+        matcher.accept(byte.into()).unwrap();
+    }
+    matcher.mask().unwrap();
+    let text = |forced: Vec<Forced>| {
+        let vocabulary = vocabulary();
+        let bytes: Vec<u8> = forced.iter().flat_map(|f| vocabulary.bytes(f.token).to_vec()).collect();
+        String::from_utf8(bytes).unwrap()
+    };
+    // Behind it there may be white space.
+    assert_eq!(text(matcher.forced(64)), "unit\"");
+    assert_eq!(matcher.forced(2).len(), 2, "no more than is wanted");
+    matcher.accept(u32::from(b'u')).unwrap();
+    matcher.mask().unwrap();
+    assert_eq!(text(matcher.forced(64)), "nit\"", "asking does not move it");
 }
 
 #[test]

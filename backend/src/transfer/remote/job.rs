@@ -33,7 +33,7 @@ impl Job {
             tokens: seq.tokens.clone(),
             prompt_len: seq.prompt_len,
             logprobs: seq.logprobs,
-            mask: seq.mask().map(|mask| mask.to_vec()),
+            mask: seq.next_mask().map(|mask| mask.to_vec()),
             priority: seq.priority,
             share: seq.share,
             floats: floats.map(f32::to_bits),
