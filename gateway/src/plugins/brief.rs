@@ -110,10 +110,10 @@ mod tests {
     fn answers_are_read_and_nonsense_is_not() {
         assert_eq!(text(0), Some((Place::Content, "none".to_owned())));
         assert_eq!(text(3), Some((Place::Arguments, "same".to_owned())));
-        assert_eq!(text(0x6e5c_26), Some((Place::Arguments, "\\n".to_owned())));
+        assert_eq!(text(0x006e_5c26), Some((Place::Arguments, "\\n".to_owned())));
         assert_eq!(text(0x6766_6564_6362_6174), Some((Place::Content, "abcdefg".to_owned())));
         // Left to take; a length of none; bytes behind the text; no UTF-8; a length beyond the word; unknown.
-        for answer in [7, 0x4, 0x6161_15, 0xff14, 0x85, 0x13, 0x10, 8, u64::MAX] {
+        for answer in [7, 0x4, 0x0061_6115, 0xff14, 0x85, 0x13, 0x10, 8, u64::MAX] {
             assert_eq!(text(answer), None, "{answer:#x}");
         }
     }
