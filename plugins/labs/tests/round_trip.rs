@@ -62,7 +62,8 @@ fn bare_json() {
 fn tag_wires() {
     let plugin = format_labs::plugin();
     let xml = |calls: &[Call]| function_xml(calls, "\n<tool_call>", "</tool_call>");
-    assert_round_trip(&plugin, "step3p5", THINKS, |t| turn(t, THINK, xml));
+    // Its reasoning may open twice: in the prompt and in the output.
+    assert_round_trip(&plugin, "step3p5", Limits { never: &["<think>"], ..THINKS }, |t| turn(t, THINK, xml));
     // In its prose a backslash may be the beginning of a line feed.
     assert_round_trip(&plugin, "minicpmv", Limits { never: &["\\"], ..THINKS }, |t| turn(t, THINK, xml));
     let seed = |calls: &[Call]| function_xml(calls, "\n<seed:tool_call>", "</seed:tool_call>");

@@ -32,6 +32,8 @@ pub struct Emitter {
     /// The call being read has no name: it is none, and its arguments go nowhere.
     nameless: bool,
     noted_after: bool,
+    /// Content that is more than white space came behind the last call.
+    said: bool,
     /// See [`Emitter::real_newlines`].
     prose: Option<Newlines>,
 }
@@ -53,6 +55,7 @@ impl Emitter {
             open: false,
             nameless: false,
             noted_after: false,
+            said: false,
             prose: None,
         }
     }
@@ -127,6 +130,12 @@ impl Emitter {
         if text.is_empty() {
             return;
         }
+        if self.is_silent() {
+            let body = text.trim_start();
+            self.pending.push_str(&text[..text.len() - body.len()]);
+            self.overflow();
+            text = body;
+        }
         let trim = self.tail_trim();
         let body = text.trim_end_matches(|c| trim.has(c));
         if !body.is_empty() {
@@ -148,9 +157,17 @@ impl Emitter {
             while !self.pending.is_char_boundary(cut) {
                 cut += 1;
             }
+            let silent = self.is_silent() && self.pending.trim().is_empty();
             let over: String = self.pending.drain(..cut).collect();
-            self.write(&over);
+            if !silent {
+                self.write(&over);
+            }
         }
+    }
+
+    /// Whether nothing has been said behind a call. White space alone never goes out there, however long it is.
+    fn is_silent(&self) -> bool {
+        self.started > 0 && !self.said && self.channel == Channel::Content
     }
 
     /// The policy for text after calls; true if the text goes on as content.
@@ -200,6 +217,9 @@ impl Emitter {
     }
 
     fn write(&mut self, text: &str) {
+        if self.is_silent() {
+            self.said = !text.trim().is_empty();
+        }
         match (self.channel, self.events.last_mut()) {
             (Channel::Content, Some(Event::Content(last))) | (Channel::Reasoning, Some(Event::Reasoning(last))) => {
                 last.push_str(text);
@@ -251,6 +271,7 @@ impl Emitter {
             self.nameless = true;
             return;
         }
+        self.said = false;
         self.events.push(Event::ToolStart { index: self.started, id, name: name.to_owned() });
         self.started += 1;
         self.open = true;
