@@ -1,7 +1,8 @@
 //! Decode and prefill speed of the native engine, load time and memory: the half of `cargo xtask bench` that is ours.
 //!
-//! `cargo run --release -p sluicegate-benches --bin speed -- models/SmolLM2-135M-Instruct [threads]`
+//! `cargo run --release -p sluicegate-benches --bin speed -- models/SmolLM2-135M-Instruct [threads [what...]]`
 //!
+//! What is a number of sequences that generate together, or `prefill`; without any, all that the table in `docs/cpu.md` has.
 //! Prints one JSON object a line; `benches/llama_cpp/speed.py` prints the same ones for llama.cpp. Speeds are per second of
 //! wall time and per second of CPU time of the whole process; on a machine that does other work, only the latter means much.
 
@@ -36,6 +37,10 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let model = arguments.next().context("the first argument is a model folder")?;
     let threads: usize = arguments.next().map_or(Ok(1), |n| n.parse())?;
+    let mut what: Vec<String> = arguments.collect();
+    if what.is_empty() {
+        what.extend(["1", "4", "16", "64", "prefill"].map(String::from));
+    }
     let watch = Watch::start();
     let options = CpuRunOptions { threads, ..CpuRunOptions::default() };
     let runner = open_cpu(Path::new(&model), &options)?;
@@ -43,16 +48,19 @@ fn main() -> Result<()> {
     let config = Config { enable_prefix_caching: false, stream_tokens: 128, ..Config::default() };
     let engine = Engine::start(Workers::Both(Box::new(runner)), &config)?;
     finish(engine.submit(request(0, PROMPT, 4))?)?;
-    for batch in [1, 4, 16, 64] {
+    for what in what {
         let watch = Watch::start();
+        if what == "prefill" {
+            finish(engine.submit(request(7, PREFILL, 1))?)?;
+            print("prefill", 1, f64::from(PREFILL), watch.seconds());
+            continue;
+        }
+        let batch = what.parse().with_context(|| format!("{what} is neither a number of sequences nor prefill"))?;
         let running: Vec<Generation> =
             (0..batch).map(|i| Ok(engine.submit(request(i, PROMPT, TOKENS))?)).collect::<Result<_>>()?;
         running.into_iter().try_for_each(finish)?;
         print("decode", batch, f64::from(batch * TOKENS), watch.seconds());
     }
-    let watch = Watch::start();
-    finish(engine.submit(request(7, PREFILL, 1))?)?;
-    print("prefill", 1, f64::from(PREFILL), watch.seconds());
     println!(r#"{{"what": "memory", "megabytes": {:.0}}}"#, peak_megabytes()?);
     Ok(())
 }

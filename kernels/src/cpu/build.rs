@@ -34,7 +34,9 @@ impl Build for Cpu {
 
     fn stack(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError> {
         let rounds = self.round_activations;
-        let mut pack = |m: &&Matrix| Part::pack(&mut self.threads, m, self.arithmetic).map(|p| p.rounding(m, rounds));
+        let isa = self.isa;
+        let mut pack =
+            |m: &&Matrix| Part::pack(&mut self.threads, isa, m, self.arithmetic).map(|p| p.rounding(m, rounds));
         let parts = parts.iter().map(&mut pack).collect::<Result<_, _>>()?;
         Ok(Linear(push(&mut self.linears, Stack::new(parts)?)))
     }

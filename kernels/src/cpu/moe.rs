@@ -104,21 +104,22 @@ impl MoeOps for Cpu {
             let n = memory.rows.len();
             memory.gathered.gather(x, count, memory.rows.iter().map(|r| r.0 as usize));
             let (gate_up, down) = (&self.linears[gate_up.0 as usize], &self.linears[down.0 as usize]);
-            let cols = memory.inner.cols;
             let sink = memory.inner.sink(self.isa, n);
             let mut looper = Self::looper(self.isa, &mut self.threads, &mut self.scratch);
-            looper.gated(gate_up, memory.gathered.input(n), args.limit, &|row, tile, values| {
-                let from = tile * values.len();
-                // SAFETY: each (row, tile) is handed out once.
-                unsafe { sink.put(row, from, &values[..values.len().min(cols - from)]) };
+            looper.gated(gate_up, memory.gathered.input(n), args.limit, &|place, pairs| {
+                for (row, pair) in (place.row..).zip(pairs) {
+                    // SAFETY: each (row, pair of tiles) is handed out once.
+                    unsafe { sink.put(row, place.at, &pair[..place.width]) };
+                }
             });
             let to = Split::new(&mut out.values);
             let rows = &memory.rows;
-            looper.multiply(down, memory.inner.input(n), &|row, at, values| {
-                let (row, weight) = rows[row];
-                // SAFETY: an expert has each row once, and each (row, tile) is handed out once.
-                let to = unsafe { to.part(row as usize * stride + from + at, values.len()) };
-                to.iter_mut().zip(values).for_each(|(t, v)| *t += weight * v);
+            looper.multiply(down, memory.inner.input(n), &|place, columns| {
+                for ((row, weight), column) in rows[place.row..].iter().zip(columns) {
+                    // SAFETY: an expert has each row once, and each (row, tile) is handed out once.
+                    let to = unsafe { to.part(*row as usize * stride + from + place.at, place.width) };
+                    to.iter_mut().zip(column).for_each(|(t, v)| *t += weight * v);
+                }
             });
         }
         self.acts[args.out.id as usize] = out;

@@ -1,6 +1,6 @@
 //! The input of linears: f32 rows, int8 cells, or both, by who reads it.
 
-use super::cells::{self, CELL, Cell, CellRow};
+use super::cells::{self, CELL, Cell, CellRow, Order, cells_of};
 use super::isa::Isa;
 use super::linear::run::Input;
 use super::shared::Split;
@@ -19,7 +19,7 @@ impl OperandMemory {
     /// Room for `most` rows in the forms that are read.
     pub(crate) fn new(rows: Rows, most: usize, cols: usize, read_floats: bool, read_cells: bool) -> Self {
         let floats = if read_floats { vec![0.0; most * cols] } else { Vec::new() };
-        let cells = if read_cells { vec![Cell::default(); most * (cols / CELL)] } else { Vec::new() };
+        let cells = if read_cells { vec![Cell::default(); most * cells_of(cols)] } else { Vec::new() };
         Self { rows, cols, floats, cells }
     }
 
@@ -30,15 +30,15 @@ impl OperandMemory {
 
     /// Becomes some of the `count` rows of `from`, in its forms.
     pub(crate) fn gather(&mut self, from: &Self, count: usize, rows: impl ExactSizeIterator<Item = usize>) {
-        let (cols, blocks, n) = (self.cols, self.cols / CELL, rows.len());
+        let (cols, each, n) = (self.cols, cells_of(self.cols), rows.len());
         for (to, row) in rows.enumerate() {
             if !self.floats.is_empty() {
                 self.floats[to * cols..][..cols].copy_from_slice(&from.floats[row * cols..][..cols]);
             }
             if !self.cells.is_empty() {
-                for b in 0..blocks {
-                    let at = cells::cell_index(count, blocks, row, b);
-                    self.cells[cells::cell_index(n, blocks, to, b)] = from.cells[at];
+                for cell in 0..each {
+                    let at = cells::cell_index(count, each, row, cell);
+                    self.cells[cells::cell_index(n, each, to, cell)] = from.cells[at];
                 }
             }
         }
@@ -67,7 +67,7 @@ pub(crate) struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// Stores columns of a row in every form; `from` and the length are multiples of 16 where cells are read.
+    /// Stores columns of a row in every form. Where cells are read they are whole cells, or the rest of the row.
     ///
     /// # Safety
     /// No other thread may write these columns of this row.
@@ -78,8 +78,11 @@ impl Sink<'_> {
             unsafe { floats.part(row * self.cols + from, values.len()) }.copy_from_slice(values);
         }
         if let Some(cells) = &self.cells {
-            let to = CellRow { cells, rows: self.rows, blocks: self.cols / CELL, row };
-            cells::fill(self.isa, values, from / CELL, to);
+            let (rows, count, order) = (self.rows, cells_of(self.cols), Order::of(self.isa));
+            assert!(
+                from.is_multiple_of(CELL) && (values.len().is_multiple_of(CELL) || from + values.len() == self.cols)
+            );
+            cells::fill(self.isa, values, from / CELL, CellRow { cells, order, rows, count, row });
         }
     }
 }

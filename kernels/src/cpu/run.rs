@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::attention::{Cached, attend};
+use super::cells::CELL;
 use super::element::{Element, Plain};
 use super::kv::{BlockLayout, by_store};
-use super::linear::floats_at;
+use super::linear::{Column, floats_at};
 use super::norm::rms_norm;
 use super::rope::{RowArgs, append_row};
 use super::shared::Split;
@@ -38,6 +39,10 @@ pub(crate) fn take(acts: &mut [ActMemory], act: Act) -> ActMemory {
     std::mem::replace(&mut acts[act.id as usize], empty)
 }
 
+fn store(add: bool, column: &Column, to: &mut Column) {
+    if add { to.iter_mut().zip(column).for_each(|(t, v)| *t += v) } else { *to = *column }
+}
+
 fn gather_row(table: &Matrix, row: usize, out: &mut [f32]) {
     match &table.values {
         Values::Nvfp4 { codes, scales, global } => {
@@ -63,13 +68,15 @@ impl Cpu {
         let (stride, from) = (memory.stride, out.from as usize);
         let to = Split::new(&mut memory.values);
         let mut looper = Self::looper(self.isa, &mut self.threads, &mut self.scratch);
-        looper.multiply(stack, operand.input(rows), &|row, at, values| {
-            // SAFETY: each (row, tile) is handed out once.
-            let to = unsafe { to.part(row * stride + from + at, values.len()) };
-            if add {
-                to.iter_mut().zip(values).for_each(|(t, v)| *t += v);
-            } else {
-                to.copy_from_slice(values);
+        looper.multiply(stack, operand.input(rows), &|place, columns| {
+            for (row, column) in (place.row..).zip(columns) {
+                // SAFETY: each (row, tile) is handed out once.
+                let to = unsafe { to.part(row * stride + from + place.at, place.width) };
+                match to.first_chunk_mut() {
+                    Some(to) => store(add, column, to),
+                    None if add => to.iter_mut().zip(column).for_each(|(t, v)| *t += v),
+                    None => to.copy_from_slice(&column[..place.width]),
+                }
             }
         });
         self.acts[out.id as usize] = memory;
@@ -137,14 +144,13 @@ impl Ops for Cpu {
         let stack = &self.linears[w.0 as usize];
         assert!(stack.rows() == 2 * memory.cols && stack.cols == operand.cols, "gated {w:?} does not fit {out:?}");
         let rows = self.step.count(memory.rows);
-        let cols = memory.cols;
         let sink = memory.sink(self.isa, rows);
         let mut looper = Self::looper(self.isa, &mut self.threads, &mut self.scratch);
-        looper.gated(stack, operand.input(rows), limit, &|row, tile, values| {
-            let from = tile * values.len();
-            let width = values.len().min(cols - from);
-            // SAFETY: each (row, tile) is handed out once.
-            unsafe { sink.put(row, from, &values[..width]) };
+        looper.gated(stack, operand.input(rows), limit, &|place, pairs| {
+            for (row, pair) in (place.row..).zip(pairs) {
+                // SAFETY: each (row, pair of tiles) is handed out once.
+                unsafe { sink.put(row, place.at, &pair[..place.width]) };
+            }
         });
         self.operands[out.0 as usize] = memory;
     }
@@ -236,19 +242,24 @@ fn attention<E: Element + Plain>(cpu: &mut Cpu, args: &Attention, out: Operand) 
     let pool = cpu.pools[args.pool.0 as usize].lines.elements::<E>();
     let lines = Split::new(&mut cpu.lines);
     let (step, isa) = (&cpu.step, cpu.isa);
-    let chunks = rows * kv.heads;
+    // A cell is written by one thread: heads that share one are done together.
+    let together = if group.is_multiple_of(CELL) { 1 } else { kv.heads };
+    let (units, width) = (kv.heads / together, group * together);
+    let chunks = rows * units;
     let a_chunk = chunks.div_ceil(cpu.threads.count() * 8);
     cpu.threads.run(chunks.div_ceil(a_chunk.max(1)), &|worker, chunk| {
         // SAFETY: each worker has its own line.
-        let line = unsafe { &mut lines.part(worker, 1)[0][..group] };
+        let line = unsafe { &mut lines.part(worker, 1)[0][..width] };
         for unit in chunk * a_chunk..chunks.min((chunk + 1) * a_chunk) {
-            let (row, head) = (unit / kv.heads, unit % kv.heads);
-            let q = &source.values[row * source.stride..][columns.clone()][head * group..][..group];
+            let (row, first) = (unit / units, unit % units * together);
+            let q = &source.values[row * source.stride..][columns.clone()][first * group..][..width];
             let len = step.positions[row] as usize + 1;
-            let cached = Cached { pool, layout, table: step.table(row), len, head };
-            attend(isa, cached, args.scale, q, line);
-            // SAFETY: each (row, head) is handed out once.
-            unsafe { sink.put(row, head * group, line) };
+            for (i, (q, line)) in q.chunks_exact(group).zip(line.chunks_exact_mut(group)).enumerate() {
+                let cached = Cached { pool, layout, table: step.table(row), len, head: first + i };
+                attend(isa, cached, args.scale, q, line);
+            }
+            // SAFETY: each (row, unit) is handed out once.
+            unsafe { sink.put(row, first * group, line) };
         }
     });
 }

@@ -66,32 +66,20 @@ impl DenseTiles {
         Self { cols, store }
     }
 
-    /// Multiplies one tile with all rows of `x` (`cols` wide) and hands each row's results to `put`. `panel` is scratch.
-    pub(crate) fn multiply(
-        &self,
-        isa: Isa,
-        tile: usize,
-        x: &[f32],
-        panel: &mut Vec<Column>,
-        put: &mut dyn FnMut(usize, &Column),
-    ) {
+    /// Multiplies one tile with all rows of `x` (`cols` wide). `panel` is scratch.
+    pub(crate) fn multiply(&self, isa: Isa, tile: usize, x: &[f32], panel: &mut Vec<Column>, out: &mut [Column]) {
         let span = tile * self.cols..(tile + 1) * self.cols;
-        for (i, x) in x.chunks(self.cols * TOKENS).enumerate() {
-            let mut out = [[0f32; ROWS]; TOKENS];
-            let n = x.len() / self.cols;
+        for (i, (x, out)) in x.chunks(self.cols * TOKENS).zip(out.chunks_mut(TOKENS)).enumerate() {
             match &self.store {
-                Store::F32(w) => multiply(isa, &w[span.clone()], x, &mut out[..n]),
-                Store::F16(w) => multiply(isa, &w[span.clone()], x, &mut out[..n]),
-                Store::Bf16(w) => multiply(isa, &w[span.clone()], x, &mut out[..n]),
+                Store::F32(w) => multiply(isa, &w[span.clone()], x, out),
+                Store::F16(w) => multiply(isa, &w[span.clone()], x, out),
+                Store::Bf16(w) => multiply(isa, &w[span.clone()], x, out),
                 Store::Nvfp4 { .. } | Store::Fp8 { .. } => {
                     if i == 0 {
                         self.decode(tile, panel);
                     }
-                    multiply(isa, panel, x, &mut out[..n]);
+                    multiply(isa, panel, x, out);
                 }
-            }
-            for (t, column) in out[..n].iter().enumerate() {
-                put(i * TOKENS + t, column);
             }
         }
     }

@@ -1,15 +1,15 @@
 //! The output head in fast mode: int8 weights with a half-precision scale for each 32 columns, quantized at load.
 //!
 //! The checkpoint keeps the head in BF16; half the bytes of a decode step would be the head's. This is our choice, and
-//! costs no measurable quality. `y[r] = sum_b float(dot_b) * (scale[r, b / 2] * act_scale[b])`, blocks of 16 ascending.
+//! costs no measurable quality. `y[r] = sum_c float(dot_c) * (scale[r, c] * act_scale[c])`, cells of 32 columns ascending.
 //!
-//! A tile is 16 rows; a block of it 256 bytes: column group `g` of four, row `r`, four columns.
+//! A tile is 16 rows; a cell of it 512 bytes: group `g` of four places of a cell, row `r`, four columns.
 
 use half::f16;
 
 use super::pack::by_tile;
 use super::{Column, ROWS, floats_at};
-use crate::cpu::cells::{CELL, Cell};
+use crate::cpu::cells::{CELL, Cell, Order, TILE};
 use crate::cpu::isa::{Isa, Level, versions};
 use crate::cpu::memory::Lines;
 use crate::cpu::shared::Split;
@@ -17,14 +17,14 @@ use crate::cpu::threads::Threads;
 use crate::tensor::Matrix;
 
 /// Columns that share a scale.
-pub(crate) const GROUP: usize = 32;
-/// Cache lines of a tile's block.
-const BLOCK_LINES: usize = ROWS * CELL / 64;
+pub(crate) const GROUP: usize = CELL;
+/// Cache lines of a tile's cell.
+const CELL_LINES: usize = ROWS * CELL / 64;
 
 /// Packed weights and scales.
 #[derive(Debug)]
 pub(crate) struct Int8Tiles {
-    blocks: usize,
+    cells: usize,
     weights: Lines,
     scales: Vec<[f16; ROWS]>,
 }
@@ -32,41 +32,40 @@ pub(crate) struct Int8Tiles {
 impl Int8Tiles {
     /// Quantizes a float matrix whose columns are a multiple of 32: `scale = f16(amax / 127)`, `q = round(w / scale)`.
     pub(crate) fn quantize(threads: &mut Threads, isa: Isa, m: &Matrix) -> Self {
-        let blocks = m.cols / CELL;
+        let (cells, order) = (m.cols / GROUP, Order::of(isa));
         let tiles = m.rows.div_ceil(ROWS);
-        let mut weights = Lines::zeros(tiles * blocks * ROWS * CELL);
-        let mut scales = vec![[f16::ZERO; ROWS]; tiles * blocks / 2];
+        let mut weights = Lines::zeros(tiles * cells * ROWS * CELL);
+        let mut scales = vec![[f16::ZERO; ROWS]; tiles * cells];
         let all_scales = Split::new(&mut scales);
-        by_tile(threads, weights.lines_mut(), blocks * BLOCK_LINES, &|tile, lines| {
+        by_tile(threads, weights.lines_mut(), cells * CELL_LINES, &|tile, lines| {
             // SAFETY: each tile is handed out once.
-            let scales = unsafe { all_scales.part(tile * blocks / 2, blocks / 2) };
+            let scales = unsafe { all_scales.part(tile * cells, cells) };
             let mut group = [0f32; GROUP];
             for r in 0..ROWS.min(m.rows - tile * ROWS) {
                 let row = (tile * ROWS + r) * m.cols;
-                for (g, (lines, scales)) in lines.chunks_exact_mut(BLOCK_LINES * 2).zip(scales.iter_mut()).enumerate() {
+                for (g, (lines, scales)) in lines.chunks_exact_mut(CELL_LINES).zip(scales.iter_mut()).enumerate() {
                     floats_at(&m.values, row + g * GROUP, &mut group);
                     let (scale, q) = quantize_group(isa, &group);
                     scales[r] = scale;
-                    for (line, q) in lines.iter_mut().zip(q.as_chunks::<4>().0) {
-                        line[r * 4..][..4].copy_from_slice(q);
+                    for place in 0..CELL {
+                        lines[place / 4][4 * r + place % 4] = q[order.column(place)];
                     }
                 }
             }
         });
-        Self { blocks, weights, scales }
+        Self { cells, weights, scales }
     }
 
-    /// Multiplies one row tile with one token tile, as [`super::nvfp4::Nvfp4Tiles::multiply`].
-    #[inline]
+    /// Multiplies one row tile with a batch: `cells` are those of `out.len()` tokens.
     pub(crate) fn multiply(&self, isa: Isa, tile: usize, cells: &[Cell], out: &mut [Column]) {
-        assert!(cells.len() == self.blocks * out.len(), "cells do not match the matrix");
-        let weights = &self.weights.lines()[tile * self.blocks * BLOCK_LINES..][..self.blocks * BLOCK_LINES];
-        let scales = &self.scales[tile * self.blocks / 2..][..self.blocks / 2];
+        assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
+        let weights = &self.weights.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
+        let scales = &self.scales[tile * self.cells..][..self.cells];
         match isa.0 {
             Level::Portable => portable(weights, scales, cells, out),
             // SAFETY: an `Isa` of this level exists only where the processor has these features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { super::super::x86::avx2::int8(weights, scales, cells, out) },
+            Level::Avx2 => unsafe { super::super::x86::avx2_int8(weights, scales, cells, out) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { super::super::x86::avx512::int8(weights, scales, cells, out) },
@@ -97,20 +96,22 @@ versions! {
 
 /// The specification of the integer kernels.
 fn portable(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    let tokens = out.len();
-    for (token, column) in out.iter_mut().enumerate() {
-        for (r, y) in column.iter_mut().enumerate() {
-            let mut acc = 0f32;
-            for b in 0..scales.len() * 2 {
-                let cell = &cells[b * tokens + token];
-                let mut dot = 0i32;
-                for (k, &q) in cell.q.iter().enumerate() {
-                    let w = weights[b * BLOCK_LINES + k / 4][r * 4 + k % 4] as i8;
-                    dot += i32::from(w) * i32::from(q);
+    for (cells, out) in cells.chunks(scales.len() * TILE).zip(out.chunks_mut(TILE)) {
+        let tokens = out.len();
+        for (token, column) in out.iter_mut().enumerate() {
+            for (r, y) in column.iter_mut().enumerate() {
+                let mut acc = 0f32;
+                for (c, scales) in scales.iter().enumerate() {
+                    let cell = &cells[c * tokens + token];
+                    let mut dot = 0i32;
+                    for (place, &q) in cell.q.iter().enumerate() {
+                        let w = weights[c * CELL_LINES + place / 4][r * 4 + place % 4] as i8;
+                        dot += i32::from(w) * i32::from(q);
+                    }
+                    acc = (dot as f32).mul_add(scales[r].to_f32() * cell.scale, acc);
                 }
-                acc = (dot as f32).mul_add(scales[b / 2][r].to_f32() * cell.scale, acc);
+                *y = acc;
             }
-            *y = acc;
         }
     }
 }

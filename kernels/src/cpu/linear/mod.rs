@@ -5,6 +5,7 @@ pub(crate) mod int8;
 pub(crate) mod nvfp4;
 mod pack;
 pub(crate) mod run;
+mod scales;
 
 use crate::cpu::element::{Bf16, Element, F16};
 use crate::cpu::isa::Isa;
@@ -24,7 +25,7 @@ pub(crate) type Column = [f32; ROWS];
 pub enum Arithmetic {
     /// f32 activations; weights decoded exactly; the specification.
     Reference,
-    /// NVFP4 weights and the head meet int8 activations (16 numbers share a scale); all else as the reference.
+    /// NVFP4 weights and the head meet int8 activations (32 numbers share a scale); all else as the reference.
     Fast,
 }
 
@@ -57,11 +58,16 @@ pub(crate) struct Stack {
 }
 
 impl Part {
-    pub(crate) fn pack(threads: &mut Threads, m: &Matrix, arithmetic: Arithmetic) -> Result<Self, BuildError> {
+    pub(crate) fn pack(
+        threads: &mut Threads,
+        isa: Isa,
+        m: &Matrix,
+        arithmetic: Arithmetic,
+    ) -> Result<Self, BuildError> {
         m.check()?;
         let tiles = match (&m.values, arithmetic) {
             (Values::Nvfp4 { codes, scales, global }, Arithmetic::Fast) => {
-                Tiles::Nvfp4(Nvfp4Tiles::pack(threads, (m.rows, m.cols), codes, scales, *global))
+                Tiles::Nvfp4(Nvfp4Tiles::pack((threads, isa), (m.rows, m.cols), codes, scales, *global))
             }
             _ => Tiles::Dense(DenseTiles::pack(threads, m)),
         };
@@ -82,7 +88,7 @@ impl Part {
     ) -> Result<Self, BuildError> {
         let float = matches!(m.values, Values::F32(_) | Values::F16(_) | Values::Bf16(_));
         if arithmetic == Arithmetic::Reference || !float || !m.cols.is_multiple_of(int8::GROUP) {
-            return Self::pack(threads, m, arithmetic);
+            return Self::pack(threads, isa, m, arithmetic);
         }
         m.check()?;
         let tiles = Tiles::Int8(Int8Tiles::quantize(threads, isa, m));

@@ -1,161 +1,234 @@
-//! NVFP4 weights against int8 cells: the integer dot product is exact, so every instruction set gives the same bits.
+//! NVFP4 weights against int8 cells: integers up to a cell's result, so every instruction set gives the same bits.
 //!
-//! `y[r] = (sum_b float(dot_b) * (scale[r, b] * 2^-8 * act_scale[b])) * (global * 2^7)`: blocks ascending, one fused
-//! multiply-add a block; `dot_b` is the dot product of twice the E2M1 numbers with the quantized activations.
+//! `y[r] = (sum_c float(sum_h dot[h] * scale[r, h]) * act_scale[c]) * global`: cells ascending, one fused multiply-add a cell;
+//! `dot[h]` is the dot product of twice the E2M1 numbers with the quantized activations in a half `h` of the cell, and `scale[r, h]`
+//! an integer: see [`super::scales`]. A dot product is at most 16 * 12 * 127, so it fits in 16 bits, and the sum in 32.
 //!
-//! A tile is 16 rows; a block of it 128 bytes: in half `z` (64 bytes) the four bytes of row `r` hold columns `8z + t` in
-//! the low nibbles and `8z + 4 + t` in the high ones. The 16 block scales lie apart.
+//! A tile is 16 rows; a cell of it 256 bytes: in line `p` (64 bytes) the four bytes of row `r` hold the columns of the
+//! places `4p + t` of a cell in the low nibbles and of `16 + 4p + t` in the high ones. The 32 block scales lie apart.
 
-use super::pack::{by_tile, transposed};
+use super::pack::by_tile;
+use super::scales::{self, integer};
 use super::{Column, ROWS};
-use crate::cpu::cells::{CELL, Cell};
+use crate::cpu::cells::{CELL, Cell, HALF, Order, TILE, cells_of};
 use crate::cpu::isa::{Isa, Level};
 use crate::cpu::memory::Lines;
+use crate::cpu::shared::Split;
 use crate::cpu::threads::Threads;
-use crate::fp8::e4m3_to_f32;
 
 /// Twice the E2M1 numbers, plus 12 to make them unsigned.
 const BIASED: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
-/// Bytes of a tile's block.
-const BLOCK_BYTES: usize = ROWS * CELL / 2;
+/// Cache lines of a tile's cell.
+const CELL_LINES: usize = 4;
+
+/// Scales of a cell of a tile, two a row.
+pub(crate) type Scales = [u8; 2 * ROWS];
 
 /// Packed codes and scales.
 #[derive(Debug)]
 pub(crate) struct Nvfp4Tiles {
-    pub(crate) blocks: usize,
+    cells: usize,
+    order: Order,
     codes: Lines,
-    scales: Vec<[u8; ROWS]>,
-    /// Tensor scale times 2^7: undoes the doubled codes and the 2^-8 of the block scales.
+    scales: Vec<Scales>,
+    /// Tensor scale times the unit of the block scales, halved for the doubled codes.
     global: f32,
 }
 
 /// One tile's bytes.
 #[derive(Clone, Copy)]
-struct Tile<'a> {
-    codes: &'a [[u8; 64]],
-    scales: &'a [[u8; ROWS]],
+pub(crate) struct Tile<'a> {
+    pub(crate) codes: &'a [[u8; 64]],
+    pub(crate) scales: &'a [Scales],
+    pub(crate) global: f32,
 }
 
 impl Nvfp4Tiles {
-    /// Repacks row-major codes and scales; missing rows of the last tile are zero.
+    /// Repacks row-major codes and scales; missing rows of the last tile are zero, and so is a missing half of the last cell.
     pub(crate) fn pack(
-        threads: &mut Threads,
+        (threads, isa): (&mut Threads, Isa),
         (rows, cols): (usize, usize),
         codes: &[u8],
-        scales: &[u8],
+        block_scales: &[u8],
         global: f32,
     ) -> Self {
-        let blocks = cols / CELL;
-        let mut packed = Lines::zeros(rows.div_ceil(ROWS) * blocks * BLOCK_BYTES);
-        by_tile(threads, packed.lines_mut(), blocks * 2, &|tile, lines| {
+        let (cells, blocks, order) = (cells_of(cols), cols / HALF, Order::of(isa));
+        let tiles = rows.div_ceil(ROWS);
+        let unit = scales::Unit::of(block_scales);
+        let mut packed = Lines::zeros(tiles * cells * CELL_LINES * 64);
+        let mut scales = vec![[0; 2 * ROWS]; tiles * cells];
+        let all_scales = Split::new(&mut scales);
+        by_tile(threads, packed.lines_mut(), cells * CELL_LINES, &|tile, lines| {
+            // SAFETY: each tile is handed out once.
+            let scales = unsafe { all_scales.part(tile * cells, cells) };
             for r in 0..ROWS.min(rows - tile * ROWS) {
-                let row = &codes[(tile * ROWS + r) * blocks * 8..][..blocks * 8];
-                for (half, line) in row.as_chunks::<4>().0.iter().zip(lines.iter_mut()) {
-                    line[r * 4..][..4].copy_from_slice(&interleave(*half));
+                let row = tile * ROWS + r;
+                let bytes = &codes[row * cols / 2..][..cols / 2];
+                for (cell, lines) in bytes.chunks(CELL / 2).zip(lines.as_chunks_mut::<CELL_LINES>().0) {
+                    interleave(cell, order, r, lines);
+                }
+                for (b, &code) in block_scales[row * blocks..][..blocks].iter().enumerate() {
+                    scales[b / 2][2 * r + b % 2] = unit.code(code);
                 }
             }
         });
-        let scales = transposed(threads, (rows, blocks), 0, |r, b| scales[r * blocks + b]);
-        Self { blocks, codes: packed, scales, global: global * 128.0 }
+        Self { cells, order, codes: packed, scales, global: global * unit.size() * 0.5 }
     }
 
     fn tile(&self, tile: usize) -> Tile<'_> {
-        let codes = &self.codes.lines()[tile * self.blocks * 2..][..self.blocks * 2];
-        Tile { codes, scales: &self.scales[tile * self.blocks..][..self.blocks] }
+        let codes = &self.codes.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
+        Tile { codes, scales: &self.scales[tile * self.cells..][..self.cells], global: self.global }
     }
 
-    /// Multiplies one row tile with one token tile: `cells` is `blocks` times `out.len()` (1 to 6) tokens.
-    #[inline]
-    pub(crate) fn multiply(&self, isa: Isa, tile: usize, cells: &[Cell], out: &mut [Column]) {
+    /// Multiplies one row tile with a batch: `cells` are those of `out.len()` tokens.
+    pub(crate) fn multiply(
+        &self,
+        isa: Isa,
+        tile: usize,
+        cells: &[Cell],
+        panel: &mut Vec<PanelCell>,
+        out: &mut [Column],
+    ) {
         let t = self.tile(tile);
-        assert!(cells.len() == self.blocks * out.len(), "cells do not match the matrix");
+        assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
         match isa.0 {
-            Level::Portable => portable(t, cells, out),
-            // SAFETY: an `Isa` of this level exists only where the processor has these features.
+            Level::Portable => portable(t, self.order, cells, out),
+            // With several token tiles it pays to decode the weights once.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { super::super::x86::avx2::nvfp4(t.codes, t.scales, cells, out) },
+            Level::Avx2 if out.len() > TILE => {
+                panel.resize(self.cells, PanelCell::ZERO);
+                // SAFETY: an `Isa` of this level exists only where the processor has these features.
+                unsafe { super::super::x86::avx2::nvfp4_panel(t, panel, cells, out) };
+            }
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { super::super::x86::avx512::nvfp4(t.codes, t.scales, cells, out) },
-        }
-        self.finish(out);
-    }
-
-    /// Decodes a tile for [`Self::multiply_unpacked`]; false where the instruction set has no use for it.
-    pub(crate) fn unpack(&self, isa: Isa, tile: usize, panel: &mut Vec<PanelBlock>) -> bool {
-        match isa.0 {
+            Level::Avx2 => unsafe { super::super::x86::avx2::nvfp4(t, cells, out) },
+            // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => {
-                let t = self.tile(tile);
-                panel.resize(self.blocks, PanelBlock::ZERO);
-                // SAFETY: an `Isa` of this level exists only where the processor has these features.
-                unsafe { super::super::x86::avx2::unpack(t.codes, t.scales, panel) };
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// As [`Self::multiply`], from a decoded tile.
-    pub(crate) fn multiply_unpacked(&self, isa: Isa, panel: &[PanelBlock], cells: &[Cell], out: &mut [Column]) {
-        assert!(cells.len() == panel.len() * out.len(), "cells do not match the matrix");
-        #[cfg(target_arch = "x86_64")]
-        if isa.0 == Level::Avx2 {
-            // SAFETY: an `Isa` of this level exists only where the processor has these features.
-            unsafe { super::super::x86::avx2::nvfp4_panel(panel, cells, out) };
-        }
-        self.finish(out);
-    }
-
-    fn finish(&self, out: &mut [Column]) {
-        for column in out {
-            for v in column {
-                *v *= self.global;
-            }
+            Level::Avx512 => unsafe { super::super::x86::avx512::nvfp4(t, cells, out) },
         }
     }
 }
 
-/// A block of a tile, decoded: for each half of eight rows four groups of four columns of biased weights; and scales.
+/// A cell of a tile, decoded: for each group of four places the biased weights of eight rows and of the other eight; and scales.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct PanelBlock {
-    pub(crate) weights: [[[u8; 32]; 4]; 2],
-    pub(crate) scales: [f32; ROWS],
+pub(crate) struct PanelCell {
+    pub(crate) weights: [[[u8; 32]; 2]; 8],
+    pub(crate) scales: [[i16; 16]; 2],
 }
 
-impl PanelBlock {
-    const ZERO: Self = Self { weights: [[[0; 32]; 4]; 2], scales: [0.0; ROWS] };
+impl PanelCell {
+    const ZERO: Self = Self { weights: [[[0; 32]; 2]; 8], scales: [[0; 16]; 2] };
 }
 
-/// Eight codes, two a byte: from neighbours together to columns `t` and `t + 4` together.
-fn interleave(half: [u8; 4]) -> [u8; 4] {
-    let spread = |x: u32| {
-        let x = (x | x << 8) & 0x00ff_00ff;
-        (x | x << 4) & 0x0f0f_0f0f
-    };
-    let all = u32::from_le_bytes(half);
-    (spread(all & 0xffff) | spread(all >> 16) << 4).to_le_bytes()
+/// Spreads up to 32 codes of a row, two a byte, over a cell's lines.
+fn interleave(cell: &[u8], order: Order, r: usize, lines: &mut [[u8; 64]; CELL_LINES]) {
+    let mut bytes = [0u8; CELL / 2];
+    bytes[..cell.len()].copy_from_slice(cell);
+    for (p, line) in lines.iter_mut().enumerate() {
+        for t in [0, 2] {
+            // Two neighbours in a place's byte are neighbours in the checkpoint's.
+            let low = bytes[order.column(4 * p + t) / 2];
+            let high = bytes[order.column(16 + 4 * p + t) / 2];
+            line[4 * r + t] = (low & 15) | high << 4;
+            line[4 * r + t + 1] = low >> 4 | (high & 0xf0);
+        }
+    }
 }
 
 /// The specification of the integer kernels.
-fn portable(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
-    let tokens = out.len();
-    for (token, column) in out.iter_mut().enumerate() {
-        for (r, y) in column.iter_mut().enumerate() {
-            let mut acc = 0f32;
-            for (b, scales) in tile.scales.iter().enumerate() {
-                let cell = &cells[b * tokens + token];
-                let mut dot = 0i32;
-                for (k, &q) in cell.q.iter().enumerate() {
-                    let byte = tile.codes[b * 2 + k / 8][r * 4 + k % 4];
-                    let code = if k % 8 < 4 { byte & 15 } else { byte >> 4 };
-                    dot += (i32::from(BIASED[code as usize]) - 12) * i32::from(q);
+fn portable(tile: Tile<'_>, order: Order, cells: &[Cell], out: &mut [Column]) {
+    let count = tile.scales.len();
+    for (cells, out) in cells.chunks(count * TILE).zip(out.chunks_mut(TILE)) {
+        let tokens = out.len();
+        for (token, column) in out.iter_mut().enumerate() {
+            for (r, y) in column.iter_mut().enumerate() {
+                let mut acc = 0f32;
+                for (c, scales) in tile.scales.iter().enumerate() {
+                    let cell = &cells[c * tokens + token];
+                    let mut dot = [0i32; 2];
+                    for (place, &q) in cell.q.iter().enumerate() {
+                        let byte = tile.codes[c * CELL_LINES + place % 16 / 4][r * 4 + place % 4];
+                        let code = if place < 16 { byte & 15 } else { byte >> 4 };
+                        dot[order.column(place) / HALF] += (i32::from(BIASED[code as usize]) - 12) * i32::from(q);
+                    }
+                    let sum = dot[0] * integer(scales[2 * r]) + dot[1] * integer(scales[2 * r + 1]);
+                    acc = (sum as f32).mul_add(cell.scale, acc);
                 }
-                let scale = (e4m3_to_f32(scales[r]) / 256.0) * cell.scale;
-                acc = (dot as f32).mul_add(scale, acc);
+                *y = acc * tile.global;
             }
-            *y = acc;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::cells::{CellRow, fill};
+    use crate::fp8::e4m3_to_f32;
+    use crate::nvfp4::E2M1;
+
+    /// Bytes that look random; `extreme` ones are the largest magnitudes.
+    fn bytes(n: usize, seed: u64, extreme: bool) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        (0..n).map(|_| if extreme { 0x77 | (next() & 0x88) } else { next() }).collect()
+    }
+
+    /// Results of every row and token with an instruction set.
+    fn product(isa: Isa, (rows, cols): (usize, usize), codes: &[u8], scales: &[u8], x: &[f32]) -> Vec<Vec<u32>> {
+        let mut threads = Threads::new(1).unwrap();
+        let w = Nvfp4Tiles::pack((&mut threads, isa), (rows, cols), codes, scales, 0.01);
+        let (n, count) = (x.len() / cols, cells_of(cols));
+        let mut cells = vec![Cell::default(); n * count];
+        let all = Split::new(&mut cells);
+        for (row, x) in x.chunks_exact(cols).enumerate() {
+            fill(isa, x, 0, CellRow { cells: &all, order: Order::of(isa), rows: n, count, row });
+        }
+        let mut out = vec![Vec::new(); n];
+        for tile in 0..rows.div_ceil(ROWS) {
+            let mut columns = vec![[f32::NAN; ROWS]; n];
+            w.multiply(isa, tile, &cells, &mut Vec::new(), &mut columns);
+            let width = ROWS.min(rows - tile * ROWS);
+            out.iter_mut().zip(columns).for_each(|(o, c)| o.extend(c[..width].iter().map(|v| v.to_bits())));
+        }
+        out
+    }
+
+    #[test]
+    fn all_instruction_sets_agree_and_are_right_at_any_shape_and_at_the_limits() {
+        for (seed, (rows, cols)) in [(16, 16), (20, 48), (33, 96), (16, 1536)].into_iter().enumerate() {
+            for extreme in [false, true] {
+                let codes = bytes(rows * cols / 2, seed as u64, extreme);
+                let random = bytes(rows * cols / 16, 7, false);
+                let scales: Vec<u8> = random.iter().map(|b| if extreme { 0x7e } else { b % 0x7f }).collect();
+                let steps = bytes(9 * cols, 3, false);
+                let x: Vec<f32> = steps.iter().map(|b| if extreme { 5.0 } else { f32::from(*b) - 128.0 }).collect();
+                let size = (rows, cols);
+                let expected = product(Isa::available()[0], size, &codes, &scales, &x);
+                for isa in Isa::available() {
+                    for n in [1, 2, 3, 4, 5, 9] {
+                        let found = product(isa, size, &codes, &scales, &x[..n * cols]);
+                        assert!(found == expected[..n], "{isa:?}, {size:?}, {n} tokens");
+                    }
+                }
+                for (row, found) in expected[0].iter().enumerate() {
+                    let weight = |k: usize| {
+                        let code = codes[(row * cols + k) / 2] >> (k % 2 * 4) & 15;
+                        f64::from(E2M1[code as usize]) * f64::from(e4m3_to_f32(scales[(row * cols + k) / 16]))
+                    };
+                    let products = (0..cols).map(|k| weight(k) * f64::from(x[k]) * 0.01);
+                    let (exact, most) = products.fold((0.0, 0.0), |(sum, most), p: f64| (sum + p, most + p.abs()));
+                    // Half a unit of a scale that is rounded, times the largest number.
+                    let units: f64 = x[..cols].iter().map(|x| f64::from(x.abs()) * 6.0 / 128.0 * 0.01).sum();
+                    let error = (f64::from(f32::from_bits(*found)) - exact).abs();
+                    assert!(error <= most * 0.01 + units, "row {row}: {error} of {exact}");
+                }
+            }
         }
     }
 }

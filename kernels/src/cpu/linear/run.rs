@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::nvfp4::PanelBlock;
+use super::nvfp4::PanelCell;
 use super::{Column, Part, ROWS, Stack, Tiles};
-use crate::cpu::cells::{Cell, TILE};
+use crate::cpu::cells::{Cell, TILE, cells_of};
 use crate::cpu::isa::Isa;
 use crate::cpu::math::silu;
 use crate::cpu::shared::Split;
@@ -12,7 +12,7 @@ use crate::cpu::threads::Threads;
 use crate::rows::{ACTIVATION_GROUP, fp8_groups};
 
 /// Rows whose activations stay in a core's cache while it works through its tiles; whole token tiles.
-const TOKEN_BLOCK: usize = 10 * TILE;
+const TOKEN_BLOCK: usize = 16 * TILE;
 /// Chunks that each thread should get, so that a thread whose core is busy can leave some to others.
 const CHUNKS_A_THREAD: usize = 4;
 
@@ -41,14 +41,30 @@ type Job<'a> = &'a (dyn Fn(&mut Scratch, Range<usize>, Range<usize>) + Sync);
 #[derive(Debug, Default)]
 pub(crate) struct Panels {
     floats: Vec<Column>,
-    integers: Vec<PanelBlock>,
+    integers: Vec<PanelCell>,
 }
+
+/// Results of two tiles for one token: what a cell of the next operand is made of.
+pub(crate) type Pair = [f32; 2 * ROWS];
 
 /// One thread's scratch.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     panels: Panels,
+    columns: Vec<Column>,
     gate: Vec<Column>,
+    pairs: Vec<Pair>,
+}
+
+/// Where a tile's results belong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Row of the batch that the first results are of; the others follow.
+    pub(crate) row: usize,
+    /// Output that the first number of each is.
+    pub(crate) at: usize,
+    /// Outputs that there are; the other numbers stand for none.
+    pub(crate) width: usize,
 }
 
 /// What runs a loop.
@@ -73,23 +89,23 @@ impl Loop<'_> {
         });
     }
 
-    /// Calls `put(row, first output, results)` for every row and every tile of the stack.
-    pub(crate) fn multiply(&mut self, w: &Stack, x: Input<'_>, put: &(dyn Fn(usize, usize, &[f32]) + Sync)) {
+    /// Calls `put(place, results)` for every tile of the stack and every block of rows.
+    pub(crate) fn multiply(&mut self, w: &Stack, x: Input<'_>, put: &(dyn Fn(Place, &[Column]) + Sync)) {
         let isa = self.isa;
         let rounded = rounded(w, x);
         let tiles = w.parts.iter().map(Part::tiles).sum();
         self.split(tiles, x.rows, &|scratch, share, rows| {
             let (mut tile_base, mut row_base) = (0, 0);
+            let Scratch { panels, columns, .. } = scratch;
+            columns.resize(rows.len(), [0.0; ROWS]);
             for part in &w.parts {
                 let x = part.input(x, &rounded);
                 let from = share.start.clamp(tile_base, tile_base + part.tiles());
                 let to = share.end.clamp(tile_base, tile_base + part.tiles());
                 for tile in from - tile_base..to - tile_base {
+                    part.tile((isa, tile), x, rows.clone(), panels, columns);
                     let width = ROWS.min(part.rows - tile * ROWS);
-                    let at = row_base + tile * ROWS;
-                    part.tile((isa, tile), x, rows.clone(), &mut scratch.panels, &mut |row, column| {
-                        put(row, at, &column[..width]);
-                    });
+                    put(Place { row: rows.start, at: row_base + tile * ROWS, width }, columns);
                 }
                 tile_base += part.tiles();
                 row_base += part.rows;
@@ -97,46 +113,47 @@ impl Loop<'_> {
         });
     }
 
-    /// Calls `put(row, tile, silu(gate) * up)`; a tile's missing rows are 0.
-    pub(crate) fn gated(
-        &mut self,
-        w: &Stack,
-        x: Input<'_>,
-        limit: Option<f32>,
-        put: &(dyn Fn(usize, usize, &Column) + Sync),
-    ) {
+    /// Calls `put(place, silu(gate) * up)` for every two tiles and every block of rows.
+    pub(crate) fn gated(&mut self, w: &Stack, x: Input<'_>, limit: Option<f32>, put: &(dyn Fn(Place, &[Pair]) + Sync)) {
         let isa = self.isa;
         let [gate, up] = &w.parts[..] else { panic!("a gated linear has two matrices") };
         let rounded = rounded(w, x);
         let (for_gate, for_up) = (gate.input(x, &rounded), up.input(x, &rounded));
-        self.split(gate.tiles(), x.rows, &|scratch, share, rows| {
-            for tile in share {
-                scratch.gate.clear();
-                let Scratch { panels, gate: gates } = &mut *scratch;
-                gate.tile((isa, tile), for_gate, rows.clone(), panels, &mut |_, column| gates.push(*column));
-                up.tile((isa, tile), for_up, rows.clone(), panels, &mut |row, up| {
-                    put(row, tile, &combine(isa, &gates[row - rows.start], up, limit));
-                });
+        self.split(gate.tiles().div_ceil(2), x.rows, &|scratch, share, rows| {
+            let Scratch { panels, columns, gate: gates, pairs } = scratch;
+            columns.resize(rows.len(), [0.0; ROWS]);
+            gates.resize(rows.len(), [0.0; ROWS]);
+            pairs.resize(rows.len(), [0.0; 2 * ROWS]);
+            for pair in share {
+                for tile in 2 * pair..gate.tiles().min(2 * pair + 2) {
+                    gate.tile((isa, tile), for_gate, rows.clone(), panels, gates);
+                    up.tile((isa, tile), for_up, rows.clone(), panels, columns);
+                    combine(isa, gates, columns, limit, tile % 2, pairs);
+                }
+                let at = pair * 2 * ROWS;
+                put(Place { row: rows.start, at, width: (2 * ROWS).min(gate.rows - at) }, pairs);
             }
         });
     }
 }
 
 #[inline(always)]
-fn combine_body(gate: &Column, up: &Column, limit: Option<f32>) -> Column {
+fn combine_body(gates: &[Column], ups: &[Column], limit: Option<f32>, side: usize, out: &mut [Pair]) {
     let limit = limit.unwrap_or(f32::INFINITY);
-    let mut out = [0f32; ROWS];
-    for r in 0..ROWS {
-        let g = if gate[r] > limit { limit } else { gate[r] };
-        let u = if up[r] > limit { limit } else { up[r] };
-        let u = if u < -limit { -limit } else { u };
-        out[r] = silu(g) * u;
+    for ((gate, up), out) in gates.iter().zip(ups).zip(out) {
+        let out = &mut out.as_chunks_mut::<ROWS>().0[side];
+        for r in 0..ROWS {
+            let g = if gate[r] > limit { limit } else { gate[r] };
+            let u = if up[r] > limit { limit } else { up[r] };
+            let u = if u < -limit { -limit } else { u };
+            out[r] = silu(g) * u;
+        }
     }
-    out
 }
 
 crate::cpu::isa::versions! {
-    fn combine = combine_body(gate: &Column, up: &Column, limit: Option<f32>) -> Column
+    /// Fills one half of each pair.
+    fn combine = combine_body(gates: &[Column], ups: &[Column], limit: Option<f32>, side: usize, out: &mut [Pair])
 }
 
 impl Part {
@@ -145,41 +162,27 @@ impl Part {
         if self.rounds { Input { floats: rounded, ..x } } else { x }
     }
 
-    /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile, and hands out each row's results.
+    /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile.
     fn tile(
         &self,
         (isa, tile): (Isa, usize),
         x: Input<'_>,
         range: Range<usize>,
         panels: &mut Panels,
-        put: &mut dyn FnMut(usize, &Column),
+        out: &mut [Column],
     ) {
-        let blocks = self.cols / crate::cpu::cells::CELL;
-        let mut columns = [[0f32; ROWS]; TILE];
         match &self.tiles {
             Tiles::Dense(w) => {
                 let floats = &x.floats[range.start * self.cols..range.end * self.cols];
-                w.multiply(isa, tile, floats, &mut panels.floats, &mut |row, column| put(range.start + row, column));
+                w.multiply(isa, tile, floats, &mut panels.floats, out);
             }
-            integer => {
-                // With several token tiles it pays to decode the weights once.
-                let unpacked = matches!(integer, Tiles::Nvfp4(w) if range.len() > TILE && w.unpack(isa, tile, &mut panels.integers));
-                for first in range.clone().step_by(TILE) {
-                    let n = TILE.min(x.rows - first);
-                    let cells = &x.cells[first * blocks..][..n * blocks];
-                    match integer {
-                        Tiles::Nvfp4(w) if unpacked => {
-                            w.multiply_unpacked(isa, &panels.integers, cells, &mut columns[..n])
-                        }
-                        Tiles::Nvfp4(w) => w.multiply(isa, tile, cells, &mut columns[..n]),
-                        Tiles::Int8(w) => w.multiply(isa, tile, cells, &mut columns[..n]),
-                        Tiles::Dense(_) => {}
-                    }
-                    for (t, column) in columns[..n].iter().enumerate() {
-                        put(first + t, column);
-                    }
-                }
-            }
+            Tiles::Nvfp4(w) => w.multiply(isa, tile, self.cells(x, range), &mut panels.integers, out),
+            Tiles::Int8(w) => w.multiply(isa, tile, self.cells(x, range), out),
         }
+    }
+
+    fn cells<'a>(&self, x: Input<'a>, range: Range<usize>) -> &'a [Cell] {
+        let each = cells_of(self.cols);
+        &x.cells[range.start * each..range.end * each]
     }
 }

@@ -1,223 +1,211 @@
-//! AVX2 kernels: pairs of products in 16 bits (they can't overflow), then exact sums in 32.
+//! AVX2 kernels for NVFP4: sums of products in 16 bits, which hold what a half of a cell gives, then one exact sum in 32.
+//!
+//! A lane of 16 bits takes eight sums of two products of one half of a cell. On the way they may wrap, since weights carry a
+//! bias; with what the cell says of that they end where they fit again.
 
 use std::arch::x86_64::*;
 
-use half::f16;
+use super::{BIASED, SHIFTS};
+use crate::cpu::cells::{Cell, TILE};
+use crate::cpu::linear::Column;
+use crate::cpu::linear::nvfp4::{PanelCell, Scales, Tile};
 
-use super::{AHEAD, BIASED};
-use crate::cpu::cells::Cell;
-use crate::cpu::linear::nvfp4::PanelBlock;
-use crate::cpu::linear::{Column, ROWS};
+/// A result of eight rows and of the other eight, for `M` tokens.
+type Both<V, const M: usize> = [[V; 2]; M];
 
-/// NVFP4 tile times up to six tokens; see `linear/nvfp4.rs`.
+/// NVFP4 tile times up to four tokens; see `linear/nvfp4.rs`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn nvfp4(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    debug_assert_eq!(codes.len(), scales.len() * 2);
+pub(crate) fn nvfp4(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
     match out.len() {
-        1 => nvfp4_tokens::<1, 2>(codes, scales, cells, out),
-        2 => nvfp4_tokens::<2, 2>(codes, scales, cells, out),
-        3 => nvfp4_tokens::<3, 1>(codes, scales, cells, out),
-        4 => nvfp4_tokens::<4, 1>(codes, scales, cells, out),
-        5 => nvfp4_tokens::<5, 1>(codes, scales, cells, out),
-        _ => nvfp4_tokens::<6, 1>(codes, scales, cells, out),
+        1 => nvfp4_tokens::<1>(tile, cells, out),
+        2 => nvfp4_tokens::<2>(tile, cells, out),
+        3 => nvfp4_tokens::<3>(tile, cells, out),
+        _ => nvfp4_tokens::<4>(tile, cells, out),
     }
 }
 
-/// `M` tokens; `H` half tiles of eight rows together (two give a short batch more independent sums).
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn nvfp4_tokens<const M: usize, const H: usize>(
-    codes: &[[u8; 64]],
-    scales: &[[u8; ROWS]],
-    cells: &[Cell],
-    out: &mut [Column],
-) {
-    // SAFETY: plain loads from arrays.
-    let lut = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(BIASED.as_ptr().cast())) };
-    let ones = _mm256_set1_epi16(1);
-    for first in (0..2).step_by(H) {
-        let mut acc = [[_mm256_setzero_ps(); H]; M];
-        for ((pair, scales), cells) in codes.as_chunks::<2>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
-            let ahead = pair.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-            _mm_prefetch::<_MM_HINT_T0>(ahead);
-            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64));
-            for h in 0..H {
-                let at = (first + h) * 32;
-                // SAFETY: 32 bytes at 0 or 32 of 64, and 8 bytes at 0 or 8 of 16.
-                let (p0, p1, s) = unsafe {
-                    let p0 = _mm256_loadu_si256(pair[0].as_ptr().add(at).cast());
-                    let p1 = _mm256_loadu_si256(pair[1].as_ptr().add(at).cast());
-                    (p0, p1, _mm_loadl_epi64(scales.as_ptr().add(at / 4).cast()))
-                };
-                let (w, scale) = decode(p0, p1, s, lut);
-                for t in 0..M {
-                    let dot = dot_unsigned(w, &cells[t], ones);
-                    let dot = _mm256_add_epi32(dot, broadcast(&cells[t].minus_12));
-                    let s = _mm256_mul_ps(scale, _mm256_set1_ps(cells[t].scale));
-                    acc[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, acc[t][h]);
-                }
-            }
+fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
+    let mut acc = [[_mm256_setzero_ps(); 2]; M];
+    let groups = tile.codes.as_chunks::<4>().0.iter().zip(tile.scales);
+    for ((lines, scales), cells) in groups.zip(cells.as_chunks::<M>().0) {
+        let mut sums = first_sums(cells);
+        for (p, line) in lines.iter().enumerate() {
+            let [low, high] = decode(line);
+            add_products(&mut sums, low, cells, p);
+            add_products(&mut sums, high, cells, p + 4);
         }
-        for (column, acc) in out.iter_mut().zip(acc) {
-            for (h, acc) in acc.into_iter().enumerate() {
-                // SAFETY: eight floats at 0 or 8 of 16.
-                unsafe { _mm256_storeu_ps(column.as_mut_ptr().add((first + h) * 8), acc) };
-            }
+        scale_sums(&mut acc, &sums, decode_scales(scales), cells);
+    }
+    store(&acc, tile.global, out);
+}
+
+/// Decodes a tile and multiplies it with any number of tokens.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn nvfp4_panel(tile: Tile<'_>, panel: &mut [PanelCell], cells: &[Cell], out: &mut [Column]) {
+    for ((lines, scales), to) in tile.codes.as_chunks::<4>().0.iter().zip(tile.scales).zip(&mut *panel) {
+        for (p, line) in lines.iter().enumerate() {
+            let [low, high] = decode(line);
+            store_pair(&mut to.weights[p], low);
+            store_pair(&mut to.weights[p + 4], high);
+        }
+        let scales = decode_scales(scales);
+        for (to, scales) in to.scales.iter_mut().zip(scales) {
+            // SAFETY: sixteen 16-bit numbers are 32 bytes.
+            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), scales) };
+        }
+    }
+    for (cells, out) in cells.chunks(panel.len() * TILE).zip(out.chunks_mut(TILE)) {
+        match out.len() {
+            1 => panel_tokens::<1>(panel, tile.global, cells, out),
+            2 => panel_tokens::<2>(panel, tile.global, cells, out),
+            3 => panel_tokens::<3>(panel, tile.global, cells, out),
+            _ => panel_tokens::<4>(panel, tile.global, cells, out),
         }
     }
 }
 
-/// Biased weights of eight rows, in four groups of four columns, and the rows' scales.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn decode(p0: __m256i, p1: __m256i, scales: __m128i, lut: __m256i) -> ([__m256i; 4], __m256) {
-    let low = _mm256_set1_epi8(15);
-    let w = [
-        _mm256_shuffle_epi8(lut, _mm256_and_si256(p0, low)),
-        _mm256_shuffle_epi8(lut, _mm256_and_si256(_mm256_srli_epi16::<4>(p0), low)),
-        _mm256_shuffle_epi8(lut, _mm256_and_si256(p1, low)),
-        _mm256_shuffle_epi8(lut, _mm256_and_si256(_mm256_srli_epi16::<4>(p1), low)),
-    ];
-    // An E4M3 code shifted left by 7 is the half-precision number 2^8 times smaller.
-    (w, _mm256_cvtph_ps(_mm_slli_epi16::<7>(_mm_cvtepu8_epi16(scales))))
+fn panel_tokens<const M: usize>(panel: &[PanelCell], global: f32, cells: &[Cell], out: &mut [Column]) {
+    let mut acc = [[_mm256_setzero_ps(); 2]; M];
+    for (block, cells) in panel.iter().zip(cells.as_chunks::<M>().0) {
+        let mut sums = first_sums(cells);
+        for (g, weights) in block.weights.iter().enumerate() {
+            add_products(&mut sums, load_pair(weights), cells, g);
+        }
+        let [a, b] = &block.scales;
+        // SAFETY: sixteen 16-bit numbers are 32 bytes.
+        let scales = unsafe { [_mm256_loadu_si256(a.as_ptr().cast()), _mm256_loadu_si256(b.as_ptr().cast())] };
+        scale_sums(&mut acc, &sums, scales, cells);
+    }
+    store(&acc, global, out);
 }
 
-/// Decodes a tile for [`nvfp4_panel`].
+/// What takes back the bias, which every sum begins with.
+#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn unpack(codes: &[[u8; 64]], scales: &[[u8; ROWS]], panel: &mut [PanelBlock]) {
-    // SAFETY: a plain load from an array.
-    let lut = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(BIASED.as_ptr().cast())) };
-    for ((pair, scales), block) in codes.as_chunks::<2>().0.iter().zip(scales).zip(panel) {
+fn first_sums<const M: usize>(cells: &[Cell; M]) -> Both<__m256i, M> {
+    let mut sums = [[_mm256_setzero_si256(); 2]; M];
+    for t in 0..M {
+        sums[t] = [broadcast(cells[t].minus_12.as_ptr().cast()); 2];
+    }
+    sums
+}
+
+/// Adds the products of group `g` of four places.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_products<const M: usize>(sums: &mut Both<__m256i, M>, weights: [__m256i; 2], cells: &[Cell; M], g: usize) {
+    for t in 0..M {
+        let q = broadcast(cells[t].q[4 * g..4 * g + 4].as_ptr().cast());
         for half in 0..2 {
-            // SAFETY: 32 bytes at 0 or 32 of 64, and 8 bytes at 0 or 8 of 16.
-            let (p0, p1, s) = unsafe {
-                let p0 = _mm256_loadu_si256(pair[0].as_ptr().add(half * 32).cast());
-                let p1 = _mm256_loadu_si256(pair[1].as_ptr().add(half * 32).cast());
-                (p0, p1, _mm_loadl_epi64(scales.as_ptr().add(half * 8).cast()))
-            };
-            let (w, scale) = decode(p0, p1, s, lut);
-            for (to, w) in block.weights[half].iter_mut().zip(w) {
-                // SAFETY: a group is 32 bytes.
-                unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), w) };
-            }
-            // SAFETY: eight floats at 0 or 8 of 16.
-            unsafe { _mm256_storeu_ps(block.scales.as_mut_ptr().add(half * 8), scale) };
+            // Two products are at most 2 * 24 * 127.
+            sums[t][half] = _mm256_add_epi16(sums[t][half], _mm256_maddubs_epi16(weights[half], q));
         }
     }
+    pin(sums);
 }
 
-/// A decoded tile times up to six tokens.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn nvfp4_panel(panel: &[PanelBlock], cells: &[Cell], out: &mut [Column]) {
-    match out.len() {
-        1 => panel_tokens::<1>(panel, cells, out),
-        2 => panel_tokens::<2>(panel, cells, out),
-        3 => panel_tokens::<3>(panel, cells, out),
-        4 => panel_tokens::<4>(panel, cells, out),
-        5 => panel_tokens::<5>(panel, cells, out),
-        _ => panel_tokens::<6>(panel, cells, out),
-    }
-}
-
+/// Keeps the order of groups as it is written: else the compiler holds all weights of a cell at once, and spills.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn panel_tokens<const M: usize>(panel: &[PanelBlock], cells: &[Cell], out: &mut [Column]) {
-    let ones = _mm256_set1_epi16(1);
-    for half in 0..2 {
-        let mut acc = [_mm256_setzero_ps(); M];
-        for (block, cells) in panel.iter().zip(cells.as_chunks::<M>().0) {
-            // SAFETY: groups of 32 bytes; eight floats at 0 or 8 of 16.
-            let (w, scale) = unsafe {
-                let group = |g: usize| _mm256_loadu_si256(block.weights[half][g].as_ptr().cast());
-                let w = [group(0), group(1), group(2), group(3)];
-                (w, _mm256_loadu_ps(block.scales.as_ptr().add(half * 8)))
-            };
-            for t in 0..M {
-                let dot = dot_unsigned(w, &cells[t], ones);
-                let dot = _mm256_add_epi32(dot, broadcast(&cells[t].minus_12));
-                let s = _mm256_mul_ps(scale, _mm256_set1_ps(cells[t].scale));
-                acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, acc[t]);
-            }
-        }
-        for (column, acc) in out.iter_mut().zip(acc) {
-            // SAFETY: eight floats at 0 or 8 of 16.
-            unsafe { _mm256_storeu_ps(column.as_mut_ptr().add(half * 8), acc) };
+pub(super) fn pin<const M: usize>(values: &mut Both<__m256i, M>) {
+    for value in values.as_flattened_mut() {
+        // SAFETY: no instruction at all.
+        unsafe {
+            std::arch::asm!("/* {} */", inout(ymm_reg) * value, options(pure, nomem, nostack, preserves_flags));
         }
     }
 }
 
-/// Dot products of eight rows with a cell. Weights are at most 24, so four sums of two products stay below 2^15.
+/// `acc += float(sum of halves, each times its scale) * act_scale`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dot_unsigned(w: [__m256i; 4], cell: &Cell, ones: __m256i) -> __m256i {
-    let q = quads(cell);
-    let a = _mm256_maddubs_epi16(w[0], broadcast(&q[0]));
-    let b = _mm256_maddubs_epi16(w[1], broadcast(&q[1]));
-    let c = _mm256_maddubs_epi16(w[2], broadcast(&q[2]));
-    let d = _mm256_maddubs_epi16(w[3], broadcast(&q[3]));
-    let sums = _mm256_add_epi16(_mm256_add_epi16(a, b), _mm256_add_epi16(c, d));
-    _mm256_madd_epi16(sums, ones)
+fn scale_sums<const M: usize>(
+    acc: &mut Both<__m256, M>,
+    sums: &Both<__m256i, M>,
+    scales: [__m256i; 2],
+    cells: &[Cell; M],
+) {
+    for t in 0..M {
+        let by = _mm256_broadcast_ss(&cells[t].scale);
+        for half in 0..2 {
+            let sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[t][half], scales[half]));
+            acc[t][half] = _mm256_fmadd_ps(sum, by, acc[t][half]);
+        }
+    }
+}
+
+/// Biased weights of a line's low and of its high nibbles.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn decode(line: &[u8; 64]) -> [[__m256i; 2]; 2] {
+    // SAFETY: a plain load from an array.
+    let table = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(BIASED.as_ptr().cast())) };
+    let mask = _mm256_set1_epi8(15);
+    // SAFETY: 32 bytes at 0 and 32 of 64.
+    let [a, b] =
+        unsafe { [_mm256_loadu_si256(line.as_ptr().cast()), _mm256_loadu_si256(line.as_ptr().add(32).cast())] };
+    let low = |v| _mm256_shuffle_epi8(table, _mm256_and_si256(v, mask));
+    let high = |v| _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(v), mask));
+    [[low(a), low(b)], [high(a), high(b)]]
+}
+
+/// Integer scales of eight rows and of the other eight, two a row: `mantissa << shift`, as a product with a power of two.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn decode_scales(scales: &Scales) -> [__m256i; 2] {
+    // A table of powers below 2^8: the low byte looks up its shift, the high byte 8 less, and both find 0 outside.
+    // SAFETY: plain loads from arrays; 16 bytes at 0 and 16 of 32.
+    let (powers, halves) = unsafe {
+        let powers = _mm256_broadcastsi128_si256(_mm_loadu_si128(SHIFTS.as_ptr().cast()));
+        let half = |at: usize| _mm256_cvtepu8_epi16(_mm_loadu_si128(scales.as_ptr().add(at).cast()));
+        (powers, [half(0), half(16)])
+    };
+    let scale = |v: __m256i| {
+        let shift = _mm256_srli_epi16::<4>(v);
+        let index = _mm256_or_si256(shift, _mm256_slli_epi16::<8>(shift));
+        let power = _mm256_shuffle_epi8(powers, _mm256_sub_epi8(index, _mm256_set1_epi16(8 << 8)));
+        _mm256_mullo_epi16(_mm256_and_si256(v, _mm256_set1_epi16(15)), power)
+    };
+    [scale(halves[0]), scale(halves[1])]
 }
 
 /// Four bytes from memory to all lanes: a load, no shuffle.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn broadcast(v: &i32) -> __m256i {
-    // SAFETY: an i32 is four readable bytes, and any bits are a float.
-    _mm256_castps_si256(_mm256_broadcast_ss(unsafe { &*std::ptr::from_ref(v).cast() }))
-}
-
-/// The sixteen int8 of a cell as four groups of four.
-#[inline(always)]
-pub(super) fn quads(cell: &Cell) -> &[i32; 4] {
-    // SAFETY: `q` is the first field of a 32-byte aligned `repr(C)` struct, so 16 bytes aligned to 4.
-    unsafe { &*std::ptr::from_ref(cell).cast() }
-}
-
-/// int8 tile times up to six tokens; see `linear/int8.rs`.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    debug_assert_eq!(weights.len(), scales.len() * 8);
-    match out.len() {
-        1 => int8_tokens::<1>(weights, scales, cells, out),
-        2 => int8_tokens::<2>(weights, scales, cells, out),
-        3 => int8_tokens::<3>(weights, scales, cells, out),
-        4 => int8_tokens::<4>(weights, scales, cells, out),
-        5 => int8_tokens::<5>(weights, scales, cells, out),
-        _ => int8_tokens::<6>(weights, scales, cells, out),
-    }
+pub(super) fn broadcast(four: *const f32) -> __m256i {
+    // SAFETY: the callers' pointers are to four bytes of a cell, aligned to four; any bits are a float.
+    _mm256_castps_si256(_mm256_broadcast_ss(unsafe { &*four }))
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    let ones = _mm256_set1_epi16(1);
-    for half in 0..2 {
-        let mut acc = [_mm256_setzero_ps(); M];
-        for (b, (block, cells)) in weights.as_chunks::<4>().0.iter().zip(cells.as_chunks::<M>().0).enumerate() {
-            // SAFETY: 32 bytes at 0 or 32 of 64; eight halves at 0 or 8 of 16; a prefetch may touch any address.
-            let (w, scale) = unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(block.as_ptr().cast::<i8>().wrapping_add(AHEAD));
-                let w: [__m256i; 4] =
-                    std::array::from_fn(|g| _mm256_loadu_si256(block[g].as_ptr().add(half * 32).cast()));
-                (w, _mm256_cvtph_ps(_mm_loadu_si128(scales[b / 2].as_ptr().add(half * 8).cast())))
-            };
-            for t in 0..M {
-                let q = quads(&cells[t]);
-                let mut dot = _mm256_setzero_si256();
-                for g in 0..4 {
-                    // |w| * (a with w's sign): two products are at most 2 * 127^2, below 2^15.
-                    let a = _mm256_sign_epi8(broadcast(&q[g]), w[g]);
-                    let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]), a);
-                    dot = _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, ones));
-                }
-                let s = _mm256_mul_ps(scale, _mm256_set1_ps(cells[t].scale));
-                acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, acc[t]);
-            }
-        }
-        for (column, acc) in out.iter_mut().zip(acc) {
+pub(super) fn load_pair(from: &[[u8; 32]]) -> [__m256i; 2] {
+    // SAFETY: 32 bytes each.
+    unsafe { [_mm256_loadu_si256(from[0].as_ptr().cast()), _mm256_loadu_si256(from[1].as_ptr().cast())] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn store_pair(to: &mut [[u8; 32]; 2], pair: [__m256i; 2]) {
+    for (to, v) in to.iter_mut().zip(pair) {
+        // SAFETY: 32 bytes.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
+    }
+}
+
+/// Results, times `factor`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn store<const M: usize>(acc: &Both<__m256, M>, factor: f32, out: &mut [Column]) {
+    for (column, acc) in out.iter_mut().zip(acc) {
+        for (half, v) in acc.iter().enumerate() {
+            let v = _mm256_mul_ps(*v, _mm256_set1_ps(factor));
             // SAFETY: eight floats at 0 or 8 of 16.
-            unsafe { _mm256_storeu_ps(column.as_mut_ptr().add(half * 8), acc) };
+            unsafe { _mm256_storeu_ps(column.as_mut_ptr().add(half * 8), v) };
         }
     }
 }

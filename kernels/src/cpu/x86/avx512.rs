@@ -4,69 +4,77 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::avx2::quads;
-use super::{AHEAD, BIASED};
-use crate::cpu::cells::Cell;
+use super::BIASED;
+use crate::cpu::cells::{Cell, TILE};
+use crate::cpu::linear::nvfp4::Tile;
 use crate::cpu::linear::{Column, ROWS};
 
-/// NVFP4 tile times up to six tokens; see `linear/nvfp4.rs`.
+/// NVFP4 tile times any number of tokens; see `linear/nvfp4.rs`. A cell's first four groups of places are its first half.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub(crate) fn nvfp4(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    debug_assert_eq!(codes.len(), scales.len() * 2);
-    match out.len() {
-        1 => nvfp4_tokens::<1>(codes, scales, cells, out),
-        2 => nvfp4_tokens::<2>(codes, scales, cells, out),
-        3 => nvfp4_tokens::<3>(codes, scales, cells, out),
-        4 => nvfp4_tokens::<4>(codes, scales, cells, out),
-        5 => nvfp4_tokens::<5>(codes, scales, cells, out),
-        _ => nvfp4_tokens::<6>(codes, scales, cells, out),
+pub(crate) fn nvfp4(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
+    for (cells, out) in cells.chunks(tile.scales.len() * TILE).zip(out.chunks_mut(TILE)) {
+        match out.len() {
+            1 => nvfp4_tokens::<1>(tile, cells, out),
+            2 => nvfp4_tokens::<2>(tile, cells, out),
+            3 => nvfp4_tokens::<3>(tile, cells, out),
+            _ => nvfp4_tokens::<4>(tile, cells, out),
+        }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn nvfp4_tokens<const M: usize>(codes: &[[u8; 64]], scales: &[[u8; ROWS]], cells: &[Cell], out: &mut [Column]) {
+fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
     // SAFETY: a plain load from an array.
-    let lut = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(BIASED.as_ptr().cast())) };
-    let low = _mm512_set1_epi8(15);
+    let table = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(BIASED.as_ptr().cast())) };
+    let mask = _mm512_set1_epi8(15);
     let mut acc = [_mm512_setzero_ps(); M];
-    for ((pair, scales), cells) in codes.as_chunks::<2>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
-        // SAFETY: whole arrays are loaded; a prefetch may touch any address.
-        let (p0, p1, s) = unsafe {
-            let ahead = pair.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-            _mm_prefetch::<_MM_HINT_T0>(ahead);
-            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64));
-            let p0 = _mm512_loadu_si512(pair[0].as_ptr().cast());
-            (p0, _mm512_loadu_si512(pair[1].as_ptr().cast()), _mm_loadu_si128(scales.as_ptr().cast()))
-        };
-        let w = [
-            _mm512_shuffle_epi8(lut, _mm512_and_si512(p0, low)),
-            _mm512_shuffle_epi8(lut, _mm512_and_si512(_mm512_srli_epi16::<4>(p0), low)),
-            _mm512_shuffle_epi8(lut, _mm512_and_si512(p1, low)),
-            _mm512_shuffle_epi8(lut, _mm512_and_si512(_mm512_srli_epi16::<4>(p1), low)),
-        ];
-        // An E4M3 code shifted left by 7 is the half-precision number 2^8 times smaller.
-        let scale = _mm512_cvtph_ps(_mm256_slli_epi16::<7>(_mm256_cvtepu8_epi16(s)));
+    let groups = tile.codes.as_chunks::<4>().0.iter().zip(tile.scales);
+    for ((lines, scales), cells) in groups.zip(cells.as_chunks::<M>().0) {
+        // Dot products of the two halves.
+        let mut dots = [[_mm512_setzero_si512(); 2]; M];
         for t in 0..M {
-            let dot = dot(_mm512_set1_epi32(cells[t].minus_12), w, &cells[t]);
-            let s = _mm512_mul_ps(scale, _mm512_set1_ps(cells[t].scale));
-            acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), s, acc[t]);
+            dots[t] = cells[t].minus_12.map(i32::from).map(|v| _mm512_set1_epi32(v));
+        }
+        for (p, line) in lines.iter().enumerate() {
+            // SAFETY: a line is 64 bytes.
+            let codes = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+            let low = _mm512_shuffle_epi8(table, _mm512_and_si512(codes, mask));
+            let high = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16::<4>(codes), mask));
+            for t in 0..M {
+                let q = quads(&cells[t]);
+                dots[t][0] = _mm512_dpbusd_epi32(dots[t][0], low, _mm512_set1_epi32(q[p]));
+                dots[t][1] = _mm512_dpbusd_epi32(dots[t][1], high, _mm512_set1_epi32(q[p + 4]));
+            }
+        }
+        // SAFETY: 32 scales are 32 bytes.
+        let scales = _mm512_cvtepu8_epi16(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) });
+        let mantissa = _mm512_and_si512(scales, _mm512_set1_epi16(15));
+        let scales = _mm512_sllv_epi16(mantissa, _mm512_srli_epi16::<4>(scales));
+        for t in 0..M {
+            // Both fit in 16 bits: side by side, they meet their scales in one instruction.
+            let both = _mm512_mask_blend_epi16(0xaaaa_aaaa, dots[t][0], _mm512_slli_epi32::<16>(dots[t][1]));
+            let sum = _mm512_cvtepi32_ps(_mm512_madd_epi16(both, scales));
+            acc[t] = _mm512_fmadd_ps(sum, _mm512_set1_ps(cells[t].scale), acc[t]);
         }
     }
-    store(acc, out);
+    for (column, acc) in out.iter_mut().zip(acc) {
+        // SAFETY: a column is sixteen floats.
+        unsafe { _mm512_storeu_ps(column.as_mut_ptr(), _mm512_mul_ps(acc, _mm512_set1_ps(tile.global))) };
+    }
 }
 
-/// int8 tile times up to six tokens; see `linear/int8.rs`.
+/// int8 tile times any number of tokens; see `linear/int8.rs`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
     debug_assert_eq!(weights.len(), scales.len() * 8);
-    match out.len() {
-        1 => int8_tokens::<1>(weights, scales, cells, out),
-        2 => int8_tokens::<2>(weights, scales, cells, out),
-        3 => int8_tokens::<3>(weights, scales, cells, out),
-        4 => int8_tokens::<4>(weights, scales, cells, out),
-        5 => int8_tokens::<5>(weights, scales, cells, out),
-        _ => int8_tokens::<6>(weights, scales, cells, out),
+    for (cells, out) in cells.chunks(scales.len() * TILE).zip(out.chunks_mut(TILE)) {
+        match out.len() {
+            1 => int8_tokens::<1>(weights, scales, cells, out),
+            2 => int8_tokens::<2>(weights, scales, cells, out),
+            3 => int8_tokens::<3>(weights, scales, cells, out),
+            _ => int8_tokens::<4>(weights, scales, cells, out),
+        }
     }
 }
 
@@ -76,38 +84,34 @@ fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cel
     // Adding 128 to a signed byte flips its top bit.
     let unsign = _mm512_set1_epi8(-128);
     let mut acc = [_mm512_setzero_ps(); M];
-    for (b, (block, cells)) in weights.as_chunks::<4>().0.iter().zip(cells.as_chunks::<M>().0).enumerate() {
-        // SAFETY: whole arrays are loaded; a prefetch may touch any address.
-        let (w, scale) = unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(block.as_ptr().cast::<i8>().wrapping_add(AHEAD));
-            let w: [__m512i; 4] =
-                std::array::from_fn(|g| _mm512_xor_si512(_mm512_loadu_si512(block[g].as_ptr().cast()), unsign));
-            (w, _mm512_cvtph_ps(_mm256_loadu_si256(scales[b / 2].as_ptr().cast())))
-        };
+    for ((lines, scales), cells) in weights.as_chunks::<8>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
+        let mut dots = [_mm512_setzero_si512(); M];
         for t in 0..M {
-            let dot = dot(_mm512_set1_epi32(cells[t].minus_128), w, &cells[t]);
-            let s = _mm512_mul_ps(scale, _mm512_set1_ps(cells[t].scale));
-            acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), s, acc[t]);
+            dots[t] = _mm512_set1_epi32(cells[t].minus_128);
+        }
+        for (g, line) in lines.iter().enumerate() {
+            // SAFETY: a line is 64 bytes.
+            let w = _mm512_xor_si512(unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }, unsign);
+            for t in 0..M {
+                dots[t] = _mm512_dpbusd_epi32(dots[t], w, _mm512_set1_epi32(quads(&cells[t])[g]));
+            }
+        }
+        // SAFETY: sixteen halves are 32 bytes.
+        let scale = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) });
+        for t in 0..M {
+            let by = _mm512_mul_ps(scale, _mm512_set1_ps(cells[t].scale));
+            acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[t]), by, acc[t]);
         }
     }
-    store(acc, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dot(start: __m512i, w: [__m512i; 4], cell: &Cell) -> __m512i {
-    let q = quads(cell);
-    let d = _mm512_dpbusd_epi32(start, w[0], _mm512_set1_epi32(q[0]));
-    let d = _mm512_dpbusd_epi32(d, w[1], _mm512_set1_epi32(q[1]));
-    let d = _mm512_dpbusd_epi32(d, w[2], _mm512_set1_epi32(q[2]));
-    _mm512_dpbusd_epi32(d, w[3], _mm512_set1_epi32(q[3]))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn store<const M: usize>(acc: [__m512; M], out: &mut [Column]) {
     for (column, acc) in out.iter_mut().zip(acc) {
         // SAFETY: a column is sixteen floats.
         unsafe { _mm512_storeu_ps(column.as_mut_ptr(), acc) };
     }
+}
+
+/// The numbers of a cell, four together.
+#[inline(always)]
+fn quads(cell: &Cell) -> &[i32; 8] {
+    // SAFETY: `q` is the first field of a 16-byte aligned `repr(C)` struct, so 32 bytes aligned to 4.
+    unsafe { &*std::ptr::from_ref(cell).cast() }
 }

@@ -1,9 +1,12 @@
 //! Integer kernels in x86-64 intrinsics. They compute what the portable ones in `linear/` say, bit for bit.
 
 pub(crate) mod avx2;
+mod avx2_int8;
 pub(crate) mod avx512;
+
+pub(crate) use avx2_int8::int8 as avx2_int8;
 
 /// Twice the E2M1 numbers plus 12, as a shuffle table.
 const BIASED: [i8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
-/// How far ahead of the present block weights are fetched, in bytes.
-const AHEAD: usize = 2048;
+/// Powers of two that fit in a byte, as a shuffle table.
+const SHIFTS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,0 +1,55 @@
+//! The AVX2 kernel for int8 weights: products of two in 16 bits, which they just fit, then exact sums in 32.
+
+use std::arch::x86_64::*;
+
+use half::f16;
+
+use super::avx2::{broadcast, load_pair, pin, store};
+use crate::cpu::cells::{Cell, TILE};
+use crate::cpu::linear::{Column, ROWS};
+
+/// int8 tile times any number of tokens; see `linear/int8.rs`.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
+    debug_assert_eq!(weights.len(), scales.len() * 8);
+    for (cells, out) in cells.chunks(scales.len() * TILE).zip(out.chunks_mut(TILE)) {
+        match out.len() {
+            1 => int8_tokens::<1>(weights, scales, cells, out),
+            2 => int8_tokens::<2>(weights, scales, cells, out),
+            3 => int8_tokens::<3>(weights, scales, cells, out),
+            _ => int8_tokens::<4>(weights, scales, cells, out),
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
+    let ones = _mm256_set1_epi16(1);
+    let mut acc = [[_mm256_setzero_ps(); 2]; M];
+    for ((lines, scales), cells) in weights.as_chunks::<8>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
+        let mut dots = [[_mm256_setzero_si256(); 2]; M];
+        for (g, line) in lines.iter().enumerate() {
+            let w = load_pair(line.as_chunks().0);
+            let magnitude = [_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])];
+            for t in 0..M {
+                let q = broadcast(cells[t].q[4 * g..4 * g + 4].as_ptr().cast());
+                for half in 0..2 {
+                    // |w| * (q with w's sign): two products are at most 2 * 127^2, below 2^15.
+                    let pairs = _mm256_maddubs_epi16(magnitude[half], _mm256_sign_epi8(q, w[half]));
+                    dots[t][half] = _mm256_add_epi32(dots[t][half], _mm256_madd_epi16(pairs, ones));
+                }
+            }
+            pin(&mut dots);
+        }
+        for half in 0..2 {
+            // SAFETY: eight halves at 0 or 8 of 16.
+            let scale = unsafe { _mm256_cvtph_ps(_mm_loadu_si128(scales.as_ptr().add(half * 8).cast())) };
+            for t in 0..M {
+                let by = _mm256_mul_ps(scale, _mm256_broadcast_ss(&cells[t].scale));
+                acc[t][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[t][half]), by, acc[t][half]);
+            }
+        }
+    }
+    store(&acc, 1.0, out);
+}
