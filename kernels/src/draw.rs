@@ -2,17 +2,17 @@
 
 use crate::ops::{Act, DeviceError};
 
-/// What a row asks for. The order of what is done, the generator and the ranking of equal logits are those of the backend's
+/// How a row's token is drawn. The order of what is done, the generator and the ranking of equal logits are those of the backend's
 /// sampler: equal logits give equal tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DrawRow<'a> {
+pub struct DrawBy {
     /// 0 takes the largest logit, of equal ones the first.
     pub temperature: f32,
     /// 0 keeps all.
     pub top_k: u32,
-    /// 1 keeps all.
+    /// Share of the weight that best-ranked tokens have together; 1 keeps all.
     pub top_p: f32,
-    /// 0 keeps all.
+    /// Least weight, as a share of the likeliest token's; 0 keeps all.
     pub min_p: f32,
     /// Decides the draw, together with the position.
     pub seed: u64,
@@ -24,6 +24,28 @@ pub struct DrawRow<'a> {
     pub frequency: f32,
     /// Taken once.
     pub presence: f32,
+}
+
+impl DrawBy {
+    /// Takes the largest logit as it is.
+    pub const GREEDY: Self = Self {
+        temperature: 0.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        seed: 0,
+        position: 0,
+        repetition: 1.0,
+        frequency: 0.0,
+        presence: 0.0,
+    };
+}
+
+/// What a row asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DrawRow<'a> {
+    /// How.
+    pub by: DrawBy,
     /// Different tokens seen before: number, how often, how often in the output.
     pub seen: &'a [[u32; 3]],
     /// Different tokens, and what is added to their logits.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sluicegate_kernels::draw::DrawRow;
+use sluicegate_kernels::draw::{DrawBy, DrawRow};
 
 use super::adjust::first_admitted;
 use crate::exec::SampleRow;
@@ -40,7 +40,7 @@ impl Seen {
     pub(crate) fn asked<'a>(&'a self, rows: &'a [SampleRow]) -> Vec<Option<DrawRow<'a>>> {
         let asked = |(row, range): (&'a SampleRow, &Range<usize>)| {
             let s = &*row.sampling;
-            is_for_device(row).then(|| DrawRow {
+            let by = || DrawBy {
                 temperature: if s.top_k == 1 { 0.0 } else { s.temperature },
                 top_k: s.top_k,
                 top_p: s.top_p,
@@ -50,6 +50,9 @@ impl Seen {
                 repetition: s.repetition_penalty,
                 frequency: s.frequency_penalty,
                 presence: s.presence_penalty,
+            };
+            is_for_device(row).then(|| DrawRow {
+                by: by(),
                 seen: &self.tokens[range.clone()],
                 biases: &s.logit_bias,
                 mask: row.mask.as_deref(),

@@ -2,6 +2,7 @@
 
 use sluicegate_kernels::cuda::call::{Address, Floats};
 use sluicegate_kernels::cuda::calls::{self, AdjustBy, SampleWish};
+use sluicegate_kernels::draw::DrawBy;
 
 use super::Case;
 use super::rows::row_count;
@@ -15,19 +16,16 @@ pub(super) fn sample() -> Vec<Case> {
 }
 
 fn wish(i: usize) -> SampleWish {
-    SampleWish {
+    let by = DrawBy {
         temperature: [1.0, 0.7, 0.0, 1.3][i % 4],
         top_k: [0, 40, 0, 3][i / 4 % 4],
         top_p: [1.0, 0.9, 0.3][i / 2 % 3],
         min_p: [0.0, 0.05][i / 3 % 2],
         seed: 0x1234_5678_9abc_def0 ^ i as u64,
         position: i as u32 * 17,
-        repetition: 1.0,
-        frequency: 0.0,
-        presence: 0.0,
-        seen: (0, 0),
-        biases: (0, 0),
-    }
+        ..DrawBy::GREEDY
+    };
+    SampleWish { by, seen: (0, 0), biases: (0, 0) }
 }
 
 fn put_wishes(p: &mut Program, wishes: &[SampleWish]) -> Address {
@@ -42,11 +40,8 @@ fn adjust() -> Case {
     let seen = [5u32, 3, 2, 6, 1, 0, 5, 1, 1];
     let biases = [7u32, 1.5f32.to_bits(), 5, (-2.0f32).to_bits()];
     let mask: Vec<u32> = (0..rows * WIDTH.div_ceil(32)).map(|i| if i % 3 == 1 { 0x5555_5555 } else { !0 }).collect();
-    let penalties = SampleWish { repetition: 1.2, frequency: 0.5, presence: 0.25, ..wish(0) };
-    let wishes = [
-        SampleWish { seen: (0, 2), biases: (0, 2), ..penalties },
-        SampleWish { seen: (2, 1), biases: (1, 1), ..penalties },
-    ];
+    let by = DrawBy { repetition: 1.2, frequency: 0.5, presence: 0.25, ..wish(0).by };
+    let wishes = [SampleWish { by, seen: (0, 2), biases: (0, 2) }, SampleWish { by, seen: (2, 1), biases: (1, 1) }];
     let mut expected: Vec<f64> = x.iter().map(|&v| v.into()).collect();
     for (row, (out, w)) in expected.chunks_exact_mut(WIDTH).zip(&wishes).enumerate() {
         for b in biases[2 * w.biases.0 as usize..].chunks_exact(2).take(w.biases.1 as usize) {
@@ -54,9 +49,9 @@ fn adjust() -> Case {
         }
         for s in seen[3 * w.seen.0 as usize..].chunks_exact(3).take(w.seen.1 as usize) {
             let v = &mut out[s[0] as usize];
-            *v = if *v > 0.0 { *v / f64::from(w.repetition) } else { *v * f64::from(w.repetition) };
+            *v = if *v > 0.0 { *v / f64::from(w.by.repetition) } else { *v * f64::from(w.by.repetition) };
             if s[2] > 0 {
-                *v -= f64::from(w.frequency) * f64::from(s[2]) + f64::from(w.presence);
+                *v -= f64::from(w.by.frequency) * f64::from(s[2]) + f64::from(w.by.presence);
             }
         }
         for (i, v) in out.iter_mut().enumerate() {
@@ -90,7 +85,7 @@ fn uniform(seed: u64, position: u32) -> f64 {
     ((u64::from(c[0]) << 32 | u64::from(c[1])) >> 11) as f64 * 2f64.powi(-53)
 }
 
-fn draw(logits: &[f32], w: &SampleWish) -> u32 {
+fn draw(logits: &[f32], w: &DrawBy) -> u32 {
     let most = logits.iter().fold(f32::NEG_INFINITY, |m, &l| m.max(l));
     if most == f32::NEG_INFINITY {
         return u32::MAX;
@@ -135,7 +130,7 @@ fn draws() -> Case {
     x[10 * WIDTH..12 * WIDTH].fill(f32::NEG_INFINITY);
     x[10 * WIDTH + 77] = -3.0;
     let wishes: Vec<SampleWish> = (0..rows).map(wish).collect();
-    let expected: Vec<u32> = x.chunks_exact(WIDTH).zip(&wishes).map(|(x, w)| draw(x, w)).collect();
+    let expected: Vec<u32> = x.chunks_exact(WIDTH).zip(&wishes).map(|(x, w)| draw(x, &w.by)).collect();
     let logits = Floats { at: p.put(&x), stride: WIDTH as u32, width: WIDTH as u32 };
     let out = p.room::<u32>(rows);
     let (wishes, count) = (put_wishes(&mut p, &wishes), row_count(&mut p, rows, 0));

@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use crate::cuda::call::{Address, Call, Floats, Inputs, RowCount, args};
+use crate::cuda::call::{Address, Arg, Call, Floats, Inputs, RowCount, args};
 use crate::cuda::pack::{Format, TILE_ROWS};
 
 /// Packed weights on the device.
@@ -45,14 +45,16 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// Which kernel of three, plain results with their stride, gated results, limit.
-    pub(super) fn parts(self) -> (usize, (Address, u32), Inputs, f32) {
+    /// Which kernel of three, and the parameters that all of them begin with: where results go, the limit.
+    pub(super) fn args(self) -> (usize, Vec<Arg>) {
         let nothing = Inputs { halves: Address::NULL, half_stride: 0, floats: Address::NULL, float_stride: 0 };
-        match self {
+        let (which, (at, stride), gated, limit) = match self {
             Self::Store(to) => (0, (to.at, to.stride), nothing, 0.0),
             Self::Add(to) => (1, (to.at, to.stride), nothing, 0.0),
             Self::Gated { out, limit } => (2, (Address::NULL, 0), out, limit),
-        }
+        };
+        let Inputs { halves, half_stride, floats, float_stride } = gated;
+        (which, args![at, stride, halves, half_stride, floats, float_stride, limit])
     }
 }
 
@@ -122,30 +124,14 @@ pub fn gemm(a: Inputs, w: WeightsAt, finish: Finish, rows: RowCount, tile: TileR
         Format::Bf16 => names!("bf16"),
         Format::Fp8 => names!("fp8"),
     };
-    let (which, out, gated, limit) = finish.parts();
+    let (which, mut args) = finish.args();
     let tiles = w.tiles(which == 2);
     let (grid, block, shared) = match tile {
         TileRows::Few => ([tiles, 1, 1], 256, 0),
         TileRows::Some => ([tiles.div_ceil(2), rows.most.div_ceil(64), 1], 128, 2 * 64 * 128),
         TileRows::Many => ([tiles.div_ceil(4), rows.most.div_ceil(128), 1], 256, 2 * 128 * 128),
     };
-    let args = args![
-        out.0,
-        out.1,
-        gated.halves,
-        gated.half_stride,
-        gated.floats,
-        gated.float_stride,
-        limit,
-        a.halves,
-        a.half_stride,
-        w.codes,
-        w.scales,
-        w.alpha,
-        w.columns,
-        w.steps,
-        rows.at,
-    ];
+    args.extend(args![a.halves, a.half_stride, w.codes, w.scales, w.alpha, w.columns, w.steps, rows.at,]);
     Call { kernel: names[tile as usize][which], grid, block, shared, args }
 }
 
@@ -173,30 +159,13 @@ pub fn quantize_nvfp4(x: Inputs, width: u32, out: Fp4At, rows: RowCount) -> Call
 /// Multiplies NVFP4 rows with NVFP4 weights packed by [`crate::cuda::pack::stack_fp4`] or `gated_fp4`. On sm_12x only.
 #[must_use]
 pub fn gemm_w4a4(a: Fp4At, w: WeightsAt, finish: Finish, rows: RowCount) -> Call {
-    let (which, out, gated, limit) = finish.parts();
+    let (which, mut args) = finish.args();
     let (tile, names) = if rows.most <= 16 {
         (16, ["gemm_w4a4_16_store", "gemm_w4a4_16_add", "gemm_w4a4_16_gated"])
     } else {
         (64, ["gemm_w4a4_64_store", "gemm_w4a4_64_add", "gemm_w4a4_64_gated"])
     };
-    let args = args![
-        out.0,
-        out.1,
-        gated.halves,
-        gated.half_stride,
-        gated.floats,
-        gated.float_stride,
-        limit,
-        a.codes,
-        a.scales,
-        a.row_scales,
-        w.codes,
-        w.scales,
-        w.alpha,
-        w.columns,
-        w.steps,
-        rows.at,
-    ];
+    args.extend(args![a.codes, a.scales, a.row_scales, w.codes, w.scales, w.alpha, w.columns, w.steps, rows.at,]);
     let grid = [w.tiles(which == 2).div_ceil(2), rows.most.div_ceil(tile), 1];
     Call { kernel: names[which], grid, block: 128, shared: 2 * (tile + 64) * 64, args }
 }

@@ -100,16 +100,9 @@ pub struct ExpertsAt {
 /// With `Finish::Add`, which several experts would do to one row.
 #[must_use]
 pub fn gemm_experts(a: Inputs, w: ExpertsAt, finish: Finish, lists: ListsAt, shared: u32, rows: RowCount) -> Call {
-    let (which, out, gated, limit) = finish.parts();
+    let (which, mut args) = finish.args();
     assert!(which != 1, "experts store their results; combine_experts adds them up in order");
-    let args = args![
-        out.0,
-        out.1,
-        gated.halves,
-        gated.half_stride,
-        gated.floats,
-        gated.float_stride,
-        limit,
+    args.extend(args![
         a.halves,
         a.half_stride,
         w.first.codes,
@@ -124,7 +117,7 @@ pub fn gemm_experts(a: Inputs, w: ExpertsAt, finish: Finish, lists: ListsAt, sha
         lists.counts,
         lists.room,
         shared,
-    ];
+    ]);
     let kernel = expert_names(w.first.format)[which / 2];
     let tiles = w.first.tiles(which == 2);
     Call { kernel, grid: [tiles, lists.experts, rows.most.div_ceil(16)], block: 256, shared: 0, args }

@@ -2,28 +2,13 @@
 
 use super::rows::threads;
 use crate::cuda::call::{Address, Call, Floats, RowCount, args};
+use crate::draw::DrawBy;
 
 /// What a row asks for; on the device fourteen words in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleWish {
-    /// 0 takes the largest logit.
-    pub temperature: f32,
-    /// 0 keeps all.
-    pub top_k: u32,
-    /// Share of the weight that best-ranked tokens have together; 1 keeps all.
-    pub top_p: f32,
-    /// Least weight, as a share of the likeliest token's.
-    pub min_p: f32,
-    /// Decides the draw, together with the position.
-    pub seed: u64,
-    /// Position of the token to draw.
-    pub position: u32,
-    /// Divides positive and multiplies negative logits of tokens seen before.
-    pub repetition: f32,
-    /// Taken from a token's logit for each time that it is in the output.
-    pub frequency: f32,
-    /// Taken once.
-    pub presence: f32,
+    /// How.
+    pub by: DrawBy,
     /// First entry and number of entries in [`AdjustBy::seen`].
     pub seen: (u32, u32),
     /// First entry and number of entries in [`AdjustBy::biases`].
@@ -34,17 +19,18 @@ impl SampleWish {
     /// As the kernels read it.
     #[must_use]
     pub fn words(&self) -> [u32; 14] {
+        let by = &self.by;
         [
-            self.temperature.to_bits(),
-            self.top_k,
-            self.top_p.to_bits(),
-            self.min_p.to_bits(),
-            self.seed as u32,
-            (self.seed >> 32) as u32,
-            self.position,
-            self.repetition.to_bits(),
-            self.frequency.to_bits(),
-            self.presence.to_bits(),
+            by.temperature.to_bits(),
+            by.top_k,
+            by.top_p.to_bits(),
+            by.min_p.to_bits(),
+            by.seed as u32,
+            (by.seed >> 32) as u32,
+            by.position,
+            by.repetition.to_bits(),
+            by.frequency.to_bits(),
+            by.presence.to_bits(),
             self.seen.0,
             self.seen.1,
             self.biases.0,

@@ -10,7 +10,7 @@ use super::step::Mirror;
 use super::stream::Stream;
 use crate::cuda::call::{Address, RowCount};
 use crate::cuda::calls::{self, AdjustBy, SampleWish};
-use crate::draw::{DrawOps, DrawRow, Shown};
+use crate::draw::{DrawBy, DrawOps, DrawRow, Shown};
 use crate::ops::{Act, DeviceError, Rows};
 
 /// Words of a wish.
@@ -89,25 +89,8 @@ impl Drawing {
 }
 
 fn wish(row: Option<&DrawRow<'_>>, seen: (u32, u32), biases: (u32, u32)) -> SampleWish {
-    let none = DrawRow {
-        temperature: 0.0,
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        seed: 0,
-        position: 0,
-        repetition: 1.0,
-        frequency: 0.0,
-        presence: 0.0,
-        seen: &[],
-        biases: &[],
-        mask: None,
-    };
-    let DrawRow { temperature, top_k, top_p, min_p, seed, position, repetition, frequency, presence, .. } =
-        *row.unwrap_or(&none);
     let count = |(from, to): (u32, u32)| (from, to - from);
-    let (seen, biases) = (count(seen), count(biases));
-    SampleWish { temperature, top_k, top_p, min_p, seed, position, repetition, frequency, presence, seen, biases }
+    SampleWish { by: row.map_or(DrawBy::GREEDY, |row| row.by), seen: count(seen), biases: count(biases) }
 }
 
 impl Cuda {
