@@ -15,5 +15,6 @@ pub mod sample;
 mod schedule;
 mod sequence;
 mod transfer;
+pub mod tune;
 pub mod verify;
 pub mod weights;

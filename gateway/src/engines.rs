@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sluicegate_backend::engine::{Config, Engine, PrefillPeer, Secret, Stats, Workers};
 use sluicegate_backend::run::{CpuRunOptions, DeviceId, open};
+use sluicegate_backend::tune;
 
 use crate::config::{self, SpeculativeMethod};
 use crate::scrape::Family;
@@ -18,6 +19,10 @@ pub struct Engines {
     device: DeviceId,
     sizes: CpuRunOptions,
     config: Config,
+    /// Where tuned configurations are.
+    tuned: Option<PathBuf>,
+    /// Prompt tokens of one sequence in one step, where the configuration says.
+    chunk: Option<u32>,
     /// Address and secret file of the prefill worker, if prompts are computed elsewhere.
     prefill: Option<(SocketAddr, PathBuf)>,
     running: BTreeMap<PathBuf, Engine>,
@@ -41,6 +46,7 @@ impl Engines {
             mtp: speculative.is_some_and(|s| s.method == SpeculativeMethod::Mtp),
             ..CpuRunOptions::default()
         });
+        let (tuned, chunk) = (config.tuned_config_folder.clone(), config.long_prefill_token_threshold);
         let config = Config {
             max_num_seqs: config.max_num_seqs as usize,
             max_num_batched_tokens: config.max_num_batched_tokens as usize,
@@ -53,7 +59,7 @@ impl Engines {
             share_weights: tenants.iter().map(|tenant| (tenant.share, tenant.weight)).collect(),
             ..Config::default()
         };
-        Self { device, sizes, config, prefill, running: BTreeMap::new() }
+        Self { device, sizes, config, tuned, chunk, prefill, running: BTreeMap::new() }
     }
 
     /// The engine of a model folder, started if it is not running yet.
@@ -65,14 +71,18 @@ impl Engines {
             return Ok(engine.clone());
         }
         let began = std::time::Instant::now();
-        let decode = open(dir, self.device, &self.sizes).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let tuning = tune::tuning(self.tuned.as_deref(), self.device).map_err(|error| error.to_string())?;
+        let chunk = self.chunk.unwrap_or(tuning.long_prefill_token_threshold) as usize;
+        let config = Config { long_prefill_token_threshold: chunk, ..self.config.clone() };
+        let opened = open(dir, self.device, &self.sizes, tuning.knobs);
+        let decode = opened.map_err(|error| format!("{}: {error}", dir.display()))?;
         let workers = match &self.prefill {
             None => Workers::Both(decode),
             Some((address, file)) => {
                 Workers::Remote { prefill: PrefillPeer { address: *address, secret: read_secret(file)? }, decode }
             }
         };
-        let engine = Engine::start(workers, &self.config).map_err(|error| error.to_string())?;
+        let engine = Engine::start(workers, &config).map_err(|error| error.to_string())?;
         tracing::info!(
             model = %dir.display(),
             architecture = engine.model().architecture,

@@ -10,6 +10,7 @@ mod plugin_new;
 mod promises;
 mod replacement;
 mod tool_calls;
+mod tune;
 mod workers;
 
 /// A runtime for one test's client side; an error fails the test.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sluicegate_kernels::cuda::device::{Cuda, embedded};
-pub use sluicegate_kernels::cuda::device::{Gpu, Knobs, gpus};
+pub use sluicegate_kernels::cuda::device::{Gpu, Knobs, cuda_version, gpus};
 
 use super::open::{Sizes, open_on};
 use super::{CpuRunOptions, Runner};
@@ -88,11 +88,17 @@ pub fn open_cuda(dir: &Path, options: &CudaRunOptions) -> Result<Runner<Cuda>, L
         return Err(LoadError::Device(text));
     }
     let kernels = options.kernels.unwrap_or(embedded());
-    let runner = open_on(&checkpoint, &sizes, |limits| {
-        Cuda::new(options.ordinal, kernels, limits).map(|device| device.tuned(options.knobs))
-    })?;
+    let mut runner = open_on(&checkpoint, &sizes, |limits| Cuda::new(options.ordinal, kernels, limits))?;
+    runner.tune(options.knobs);
     runner.device.check().map_err(|e| LoadError::Device(e.to_string()))?;
     Ok(runner)
+}
+
+impl Runner<Cuda> {
+    /// Makes other choices of where work runs, from the next step on.
+    pub fn tune(&mut self, knobs: Knobs) {
+        self.device.tune(knobs);
+    }
 }
 
 /// Number of compiled kernel files in this binary.

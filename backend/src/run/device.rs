@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::{CpuRunOptions, CudaRunOptions, open_cpu, open_cuda};
+use super::{CpuRunOptions, CudaRunOptions, Knobs, open_cpu, open_cuda};
 use crate::exec::Executor;
 use crate::layers::LoadError;
 
@@ -40,14 +40,22 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// Opens a model folder on a device; a GPU has no use for threads and arithmetic.
+/// Opens a model folder on a device; a GPU has no use for threads and arithmetic, the CPU none for knobs.
 ///
 /// # Errors
 /// What is wrong with the checkpoint or the device.
-pub fn open(dir: &Path, device: DeviceId, options: &CpuRunOptions) -> Result<Box<dyn Executor>, LoadError> {
+pub fn open(
+    dir: &Path,
+    device: DeviceId,
+    options: &CpuRunOptions,
+    knobs: Knobs,
+) -> Result<Box<dyn Executor>, LoadError> {
     match device {
         DeviceId::Cpu => Ok(Box::new(open_cpu(dir, options)?)),
-        DeviceId::Cuda(ordinal) => Ok(Box::new(open_cuda(dir, &CudaRunOptions::of(ordinal, options))?)),
+        DeviceId::Cuda(ordinal) => {
+            let options = CudaRunOptions { knobs, ..CudaRunOptions::of(ordinal, options) };
+            Ok(Box::new(open_cuda(dir, &options)?))
+        }
     }
 }
 

@@ -5,10 +5,10 @@ mod cuda;
 mod device;
 mod open;
 
-pub use cuda::{CudaRunOptions, Gpu, Knobs, embedded_kernels, gpus, open_cuda};
+pub use cuda::{CudaRunOptions, Gpu, Knobs, cuda_version, embedded_kernels, gpus, open_cuda};
 pub use device::{DeviceId, open};
 pub use open::{CpuRunOptions, open_cpu};
-pub use sluicegate_kernels::cpu::Arithmetic;
+pub use sluicegate_kernels::cpu::{Arithmetic, Isa};
 
 use sluicegate_kernels::batch::{Batch, Extent, Pass};
 use sluicegate_kernels::ops::{DeviceError, HostRows, Ops, Step};

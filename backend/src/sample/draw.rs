@@ -6,7 +6,7 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Uniform in `0..1` with 53 bits.
-pub(super) fn uniform(seed: u64, position: u32) -> f64 {
+pub(crate) fn uniform(seed: u64, position: u32) -> f64 {
     let [a, b, ..] = philox([position, 0, 0, 0], [seed as u32, (seed >> 32) as u32]);
     let bits = (u64::from(a) << 32 | u64::from(b)) >> 11;
     bits as f64 * (1.0 / (1_u64 << 53) as f64)

@@ -12,6 +12,7 @@ mod tests;
 mod there;
 
 use crate::exec::{SampleRow, Sampled};
+pub(crate) use draw::uniform;
 use filter::Candidates;
 pub(crate) use there::{Seen, drawn, is_for_device};
 
@@ -47,7 +48,7 @@ fn choose(logits: &[f32], row: &SampleRow, candidates: &mut Candidates) -> u32 {
         return best;
     }
     candidates.fill(logits, logits[best as usize], s);
-    candidates.pick(draw::uniform(s.seed, row.position)).unwrap_or(best)
+    candidates.pick(uniform(s.seed, row.position)).unwrap_or(best)
 }
 
 /// The largest logit's id; of equal ones the smallest. Rows are free of NaN here.

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use sluicegate_backend::engine::Config;
 use sluicegate_backend::run::{CpuRunOptions, DeviceId, open};
+use sluicegate_backend::tune;
 use sluicegate_workers::{self as workers, Door, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -82,6 +83,12 @@ pub(super) struct Engine {
     /// Tokens that one step may run, prefill chunks and decodes together.
     #[arg(long, default_value_t = 512)]
     max_num_batched_tokens: u32,
+    /// Of these, prompt tokens of one sequence; 0 is all [default: as tuned, else 0]
+    #[arg(long)]
+    long_prefill_token_threshold: Option<u32>,
+    /// Folder of what `sluicegate tune` found, a file for each kind of device.
+    #[arg(long, value_name = "DIR")]
+    tuned_config_folder: Option<PathBuf>,
     /// Requests that may wait; further ones are refused.
     #[arg(long, default_value_t = 1024)]
     max_queued_requests: usize,
@@ -107,9 +114,12 @@ impl Engine {
             ..CpuRunOptions::default()
         };
         let options = self.numbers.of(options);
+        let tuning = tune::tuning(self.tuned_config_folder.as_deref(), self.device)?;
+        let chunk = self.long_prefill_token_threshold.unwrap_or(tuning.long_prefill_token_threshold);
         let config = Config {
             max_num_seqs: self.max_num_seqs as usize,
             max_num_batched_tokens: self.max_num_batched_tokens as usize,
+            long_prefill_token_threshold: chunk as usize,
             max_queued_requests: self.max_queued_requests,
             speculation: speculative.filter(|_| self.role != Role::Prefill).map(|s| s.speculation()),
             ..Config::default()
@@ -122,7 +132,8 @@ impl Engine {
         let grammars = (self.role != Role::Prefill).then(|| compiler(&self.model)).flatten();
         let transfer_listen = self.transfer_listen.unwrap_or(SocketAddr::new(self.listen.ip(), TRANSFER_PORT));
         let door = Door { role, listen: self.listen, transfer_listen, secret, grammars };
-        let executor = open(&self.model, self.device, &options).with_context(|| self.model.display().to_string())?;
+        let executor = open(&self.model, self.device, &options, tuning.knobs);
+        let executor = executor.with_context(|| self.model.display().to_string())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
         runtime.block_on(async {
             let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -12,6 +12,7 @@ mod key;
 mod plan;
 mod plugin;
 mod serve;
+mod tune;
 mod verify;
 
 /// WebAssembly-extensible LLM inference gateway with a native backend.
@@ -39,6 +40,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Make a new API key and print it with the hash that the configuration wants.
     Key(key::Key),
+    /// Measure which settings serve a model fastest on a device, and write them to a file for engines on such devices.
+    Tune(tune::Tune),
     /// Prove that a model's output does not depend on concurrency, caching, chunking or preemption.
     Verify(verify::Verify),
     /// Look at format plugins and test them.
@@ -60,6 +63,7 @@ impl Cli {
             Command::Inspect(command) => command.run(),
             Command::Key(command) => command.run(),
             Command::Plan(command) => command.run(),
+            Command::Tune(command) => command.run(),
             Command::Verify(command) => command.run(),
             Command::Plugin(command) => command.run(),
         };

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use sluicegate_backend::api::{GenerateRequest, Sampling};
 use sluicegate_backend::run::{CpuRunOptions, DeviceId, open};
+use sluicegate_backend::tune;
 use sluicegate_backend::verify::{self, ModeReport};
 
 use crate::config::{Numbers, SpeculativeMethod};
@@ -34,6 +35,9 @@ pub(super) struct Verify {
     /// `cpu`, or `cuda:0` and so on.
     #[arg(long, default_value = "cpu")]
     device: DeviceId,
+    /// Folder of what `sluicegate tune` found, a file for each kind of device.
+    #[arg(long, value_name = "DIR")]
+    tuned_config_folder: Option<PathBuf>,
     /// Requests that run at the same time.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: u32,
@@ -62,8 +66,9 @@ impl Verify {
             CpuRunOptions { sequences: self.concurrency.max(CpuRunOptions::default().sequences), ..Default::default() };
         let mtp = self.speculative_method == SpeculativeMethod::Mtp;
         let options = self.numbers.of(CpuRunOptions { draft_tokens: verify::DRAFT_TOKENS, mtp, ..options });
+        let knobs = tune::tuning(self.tuned_config_folder.as_deref(), self.device)?.knobs;
         let dir = self.model.clone();
-        let mut make = || open(&dir, self.device, &options).map_err(|e| e.to_string());
+        let mut make = || open(&dir, self.device, &options, knobs).map_err(|e| e.to_string());
         println!("{} requests alone, then {} at a time", requests.len(), self.concurrency);
         let reports = verify::run(&requests, self.concurrency as usize, &mut make, &mut print)?;
         let different: usize = reports.iter().map(|r| r.differences.len()).sum();

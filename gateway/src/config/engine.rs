@@ -17,6 +17,8 @@ use super::{Broken, require, require_reachable};
 pub struct Engine {
     /// `cpu`, or `cuda:0` and so on.
     pub device: String,
+    /// Folder of what `sluicegate tune` found, a file for each kind of device; absent: the defaults.
+    pub tuned_config_folder: Option<PathBuf>,
     /// Compute threads of one model on the CPU; 0 is one per core.
     pub threads: usize,
     /// Context tokens that the KV memory holds, over all sequences.
@@ -25,6 +27,8 @@ pub struct Engine {
     pub block_size: Option<u32>,
     /// Tokens that one step may run, prefill chunks and decodes together.
     pub max_num_batched_tokens: u32,
+    /// Of these, prompt tokens of one sequence; 0: all. Absent: as the tuned configuration says, else 0.
+    pub long_prefill_token_threshold: Option<u32>,
     /// Sequences that may run at once.
     pub max_num_seqs: u32,
     /// Requests that may wait; further ones get 503.
@@ -133,10 +137,12 @@ impl Default for Engine {
     fn default() -> Self {
         Self {
             device: "cpu".into(),
+            tuned_config_folder: None,
             threads: 0,
             max_total_tokens: 32768,
             block_size: None,
             max_num_batched_tokens: 512,
+            long_prefill_token_threshold: None,
             max_num_seqs: 64,
             max_queued_requests: 1024,
             enable_prefix_caching: true,

@@ -134,6 +134,7 @@ impl Config {
         at_base(&mut server.state_dir);
         at_base(&mut self.plugins.dir);
         self.plugins.cache_dir.iter_mut().for_each(at_base);
+        self.engine.tuned_config_folder.iter_mut().for_each(at_base);
         for model in &mut self.models {
             model.paths().into_iter().for_each(at_base);
         }

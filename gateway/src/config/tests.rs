@@ -34,10 +34,12 @@ fn the_example_shows_the_defaults() {
 
 #[test]
 fn relative_paths_start_at_the_file() {
-    let config = parse("[[model]]\nname = \"m\"\nupstream.native.dir = \"models/m\"\n").unwrap();
+    let text = "[engine]\ntuned_config_folder = \"t\"\n[[model]]\nname = \"m\"\nupstream.native.dir = \"models/m\"\n";
+    let config = parse(text).unwrap();
     let Upstream::Native(native) = &config.models[0].upstream else { panic!("native expected") };
     assert_eq!(native.dir, Path::new("/etc/sluicegate/models/m"));
     assert_eq!(config.plugins.dir, Path::new("/etc/sluicegate/plugins"));
+    assert_eq!(config.engine.tuned_config_folder.as_deref(), Some(Path::new("/etc/sluicegate/t")));
 }
 
 #[test]
@@ -71,6 +73,7 @@ fn errors_name_line_and_key() {
     check(&unknown, "tenant[0].models: no [[model]] is named \"x\"");
     check(&format!("[[tenant]]\nname = \"a\"\nkey_sha256 = [\"{hash}\"]\nweight = 0"), "tenant[0].weight: ");
     check("[engine]\ndevice = \"gpu\"", "engine.device: `gpu` is no device; use cpu, or cuda:0");
+    check("[engine]\nlong_prefill_token_threshold = -1", "test.toml:2: engine.long_prefill_token_threshold: ");
     check("[engine]\nblock_size = 24", "engine.block_size: ");
     let speculative = "[engine.speculative_config]\nmethod = \"ngram\"\nnum_speculative_tokens";
     check(&format!("{speculative} = 0"), "engine.speculative_config.num_speculative_tokens: must be 1 to 64");

@@ -6,6 +6,7 @@ mod golden;
 mod gpus;
 mod knobs;
 mod trained;
+mod tune;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

@@ -71,6 +71,18 @@ pub fn gpus() -> Result<Vec<Gpu>, DeviceError> {
     (0..count).map(gpu).collect()
 }
 
+/// The newest CUDA version that the driver can do: `13.0`.
+///
+/// # Errors
+/// [`DeviceError`] where there is no driver, or no usable GPU.
+pub fn cuda_version() -> Result<String, DeviceError> {
+    start()?;
+    let mut version = 0;
+    // SAFETY: the driver has been started, and writes one number.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(failed("asking for the version"))?;
+    Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
+}
+
 fn gpu(ordinal: usize) -> Result<Gpu, DeviceError> {
     let ask = || -> Result<Gpu, DriverError> {
         let device = result::device::get(ordinal as i32)?;

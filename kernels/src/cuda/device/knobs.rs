@@ -2,8 +2,8 @@
 
 use crate::cuda::calls::{QueryRows, TileRows};
 
-/// See the file's head. The defaults are guesses for large cards, not measured ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// See the file's head. The defaults are guesses for large cards; `sluicegate tune` measures better ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
     /// Blocks that an attention launch should have, if there are units enough: several for each multiprocessor.
     pub attention_blocks: u32,

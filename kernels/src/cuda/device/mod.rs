@@ -22,7 +22,7 @@ mod stream;
 mod weights;
 
 pub use bench::Bench;
-pub use driver::{Gpu, gpus};
+pub use driver::{Gpu, cuda_version, gpus};
 pub use images::embedded;
 pub use knobs::Knobs;
 
@@ -180,12 +180,11 @@ impl Cuda {
         })
     }
 
-    /// The same device with other choices of where work runs. Before its first step.
-    #[must_use]
-    pub fn tuned(mut self, knobs: Knobs) -> Self {
+    /// Makes other choices of where work runs, from the next step on. Recordings that were made under others are kept for their
+    /// return.
+    pub fn tune(&mut self, knobs: Knobs) {
         self.knobs = knobs;
         self.step.tune(knobs);
-        self
     }
 
     /// What has gone wrong while the model was built, if anything has.

@@ -93,7 +93,7 @@ impl Angles {
     }
 }
 
-/// Sizes that shape a recording's grids: it serves every batch that is no larger.
+/// What shapes a recording's grids: it serves every batch that is no larger, under the same knobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bucket {
     pub(super) rows: u32,
@@ -102,6 +102,7 @@ pub(super) struct Bucket {
     pub(super) context: u32,
     /// Which of the model's sequences of operations.
     pub(super) pass: Pass,
+    pub(super) knobs: Knobs,
 }
 
 /// Numbers of rows and samples, and lists by row.
@@ -192,6 +193,7 @@ impl Step {
             samples: self.knobs.bucket(self.sampled, self.limits.samples),
             context: longest.next_power_of_two().max(1024) as u32,
             pass: batch.pass,
+            knobs: self.knobs,
         };
         Ok(())
     }
