@@ -154,6 +154,17 @@ fn fp8_with_power_of_two_blocks_keeps_its_bytes() {
     assert_numbers(&numbers(&matrix), &codes.iter().enumerate().map(value).collect::<Vec<_>>());
 }
 
+/// A tensor that is no larger than a block has one scale, and stays as it is all the same.
+#[test]
+fn fp8_that_fits_in_a_block_keeps_its_bytes() {
+    for (rows, cols) in [(64, 128), (128, 64), (128, 128), (4, 32)] {
+        let scale = stored(&format!("{NAME}.scale"), "F8_E8M0", &[1, 1], [125u8]);
+        let (matrix, codes) = fp8(&llama(cols, rows), scale, rows, cols);
+        assert!(matches!(matrix.values, Values::Fp8Block128 { .. }), "{rows} x {cols}");
+        assert_numbers(&numbers(&matrix), &codes.iter().map(|&c| e4m3_to_f32(c) / 4.0).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn fp8_with_other_scales_is_expanded() {
     let with_block = |side: usize| {

@@ -98,8 +98,10 @@ impl Loader<'_> {
         let names = [".scale", ".weight_scale_inv", ".weight_scale"].map(|s| format!("{prefix}{s}"));
         let scales = self.first_of(&names, "the scales of an FP8 weight")?;
         expect_dtype(&scales, &[Dtype::F8E8m0, Dtype::F32])?;
-        // One scale for the whole tensor is a block as large as the tensor.
-        let block = if scales.elements() == 1 { [out, cols] } else { self.checkpoint.quantization().block };
+        // One scale for a tensor of several blocks is a block as large as the tensor.
+        let block = self.checkpoint.quantization().block;
+        let is_one = out <= block[0] && cols <= block[1];
+        let block = if scales.elements() == 1 && !is_one { [out, cols] } else { block };
         if scales.elements() != 1 {
             expect_shape(&scales, &[out.div_ceil(block[0]), cols.div_ceil(block[1])])?;
         }

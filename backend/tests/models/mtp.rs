@@ -307,6 +307,11 @@ fn the_layer_is_described_and_planned_for() {
     let drafter = found.drafter.unwrap();
     let cost = drafter.cost.unwrap();
     assert!(cost.weights > 300_000 && cost.kv_bytes_per_token > 0.0, "{cost:?}");
+    // As in the file, but for MXFP4's scales, which become NVFP4's twice as many; a projection whose groups cut through FP8 blocks and
+    // which is F32 therefore; and vectors.
+    let (scales, cut, vectors) = (8 * 3 * 256, 128 * 256 * 3, 8_192);
+    let expected = drafter.share.bytes as usize + scales + cut;
+    assert!((expected..expected + vectors).contains(&cost.weights), "{} for {expected}", cost.weights);
     // What a config alone declares is what building the model declares, and what a checkpoint holds.
     let checkpoint = Checkpoint::open(dir.path()).unwrap();
     let config = checkpoint.config();

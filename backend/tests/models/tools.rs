@@ -51,15 +51,19 @@ fn calls_of_the_nvfp4_model() {
     assert_eq!(check("nvfp4", |r| &r.nvfp4_output_ids), 17);
 }
 
-/// In fast arithmetic, with a BF16 cache, as served by default: roundings may turn what was close.
+/// In fast arithmetic, with a BF16 cache: roundings may turn what was close. By default, activations in front of FP8 are rounded, too, which
+/// the oracle did not do.
 #[test]
 fn calls_in_fast_arithmetic() {
-    let mut runner = open(&folder("nvfp4"), CpuRunOptions { block_tokens: 128, ..CpuRunOptions::default() });
     let all = requests();
-    let same = |r: &&Request| {
-        decode(&mut runner, std::slice::from_ref(&r.prompt_ids), r.nvfp4_output_ids.len())[0] == r.nvfp4_output_ids
-    };
-    let same = all.iter().filter(same).count();
-    println!("{same} of {} outputs equal the reference", all.len());
-    assert!(same >= 18, "{same} of {}", all.len());
+    for (simulate, least) in [(false, 18), (true, 17)] {
+        let mut runner =
+            open(&folder("nvfp4"), CpuRunOptions { block_tokens: 128, simulate, ..CpuRunOptions::default() });
+        let same = |r: &&Request| {
+            decode(&mut runner, std::slice::from_ref(&r.prompt_ids), r.nvfp4_output_ids.len())[0] == r.nvfp4_output_ids
+        };
+        let same = all.iter().filter(same).count();
+        println!("{same} of {} outputs equal the reference, roundings {simulate}", all.len());
+        assert!(same >= least, "{same} of {}", all.len());
+    }
 }
