@@ -90,6 +90,21 @@ pub fn dequantize(codes: &[u8], scales: &[u8], global: f32, out: &mut [f32]) {
     }
 }
 
+/// What is left of a row of activations when it is multiplied as FP4: rounded to bf16, then quantized with a tensor scale of its own,
+/// so that no row depends on another (`cuda/quantize.cu` does the same). A checkpoint's calibrated scale is not used.
+///
+/// # Panics
+/// If the row is no whole number of blocks.
+pub fn round_row(row: &mut [f32]) {
+    assert!(row.len().is_multiple_of(BLOCK), "{} values are no blocks of {BLOCK}", row.len());
+    row.iter_mut().for_each(|x| *x = half::bf16::from_f32(*x).to_f32());
+    let global = global_scale(row.iter().fold(0f32, |m, x| m.max(x.abs())));
+    for block in row.as_chunks_mut::<BLOCK>().0 {
+        let (codes, scale) = quantize_block(block, global);
+        *block = dequantize_block(&codes, scale, global);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use sluicegate_kernels::cuda::device::{Cuda, embedded};
 pub use sluicegate_kernels::cuda::device::{Gpu, Knobs, cuda_version, gpus};
 
 use super::open::{Sizes, open_on};
-use super::{CpuRunOptions, Runner};
+use super::{CpuRunOptions, Runner, fp4};
 use crate::layers::LoadError;
 use crate::models::{CacheDtypes, KvCacheDtype};
 use crate::weights::Checkpoint;
@@ -33,6 +33,8 @@ pub struct CudaRunOptions {
     pub draft_tokens: u32,
     /// Run the model's drafting layer, for which there are no kernels yet.
     pub mtp: bool,
+    /// NVFP4 weights meet activations in NVFP4 (W4A4) instead of bf16, on GPUs that have such products.
+    pub fp4_activations: bool,
     /// Where work runs; no result depends on it.
     pub knobs: Knobs,
     /// Compiled kernels, instead of those in this binary.
@@ -51,7 +53,7 @@ impl CudaRunOptions {
     #[must_use]
     pub fn of(ordinal: usize, options: &CpuRunOptions) -> Self {
         let CpuRunOptions { blocks, block_tokens, sequences, rows, dtypes, simulate, draft_tokens, mtp, .. } = *options;
-        let knobs = Knobs::default();
+        let (knobs, fp4_activations) = (Knobs::default(), options.fp4_activations);
         Self {
             ordinal,
             blocks,
@@ -62,6 +64,7 @@ impl CudaRunOptions {
             simulate,
             draft_tokens,
             mtp,
+            fp4_activations,
             knobs,
             kernels: None,
         }
@@ -88,7 +91,16 @@ pub fn open_cuda(dir: &Path, options: &CudaRunOptions) -> Result<Runner<Cuda>, L
         return Err(LoadError::Device(text));
     }
     let kernels = options.kernels.unwrap_or(embedded());
-    let mut runner = open_on(&checkpoint, &sizes, |limits| Cuda::new(options.ordinal, kernels, limits))?;
+    if options.fp4_activations {
+        fp4::check(&checkpoint)?;
+    }
+    let mut runner = open_on(&checkpoint, &sizes, |limits| {
+        let mut device = Cuda::new(options.ordinal, kernels, limits)?;
+        if options.fp4_activations {
+            device.quantize_activations()?;
+        }
+        Ok(device)
+    })?;
     runner.tune(options.knobs);
     runner.device.check().map_err(|e| LoadError::Device(e.to_string()))?;
     Ok(runner)

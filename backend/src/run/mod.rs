@@ -3,6 +3,7 @@
 mod check;
 mod cuda;
 mod device;
+mod fp4;
 mod open;
 
 pub use cuda::{CudaRunOptions, Gpu, Knobs, cuda_version, embedded_kernels, gpus, open_cuda};

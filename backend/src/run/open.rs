@@ -6,7 +6,7 @@ use sluicegate_kernels::batch::Limits;
 use sluicegate_kernels::cpu::{Arithmetic, Cpu, CpuOptions, Isa};
 use sluicegate_kernels::ops::{DeviceError, Ops};
 
-use super::Runner;
+use super::{Runner, fp4};
 use crate::exec::{Capacity, ModelSpec};
 use crate::layers::LoadError;
 use crate::models::{CacheDtypes, Model, ModelOptions};
@@ -32,6 +32,8 @@ pub struct CpuRunOptions {
     pub draft_tokens: u32,
     /// Run the model's drafting layer; see [`ModelOptions::mtp`].
     pub mtp: bool,
+    /// NVFP4 weights meet activations in NVFP4 (W4A4), not in 16 bits: reference arithmetic, and GPUs that have such products.
+    pub fp4_activations: bool,
     /// Reference or fast.
     pub arithmetic: Arithmetic,
     /// Threads; 0 is one for each core that the process may use.
@@ -50,6 +52,7 @@ impl Default for CpuRunOptions {
             simulate: true,
             draft_tokens: 0,
             mtp: false,
+            fp4_activations: false,
             arithmetic: Arithmetic::Fast,
             threads: 0,
         }
@@ -70,11 +73,20 @@ impl CpuRunOptions {
 /// What is wrong with the checkpoint, or why the device can't run it.
 pub fn open_cpu(dir: &Path, options: &CpuRunOptions) -> Result<Runner<Cpu>, LoadError> {
     let checkpoint = Checkpoint::open(dir)?;
+    let fp4_activations = options.fp4_activations;
+    if fp4_activations {
+        fp4::check(&checkpoint)?;
+        if options.arithmetic != Arithmetic::Reference {
+            let text = "nvfp4_gemm = \"w4a4\" on the cpu needs arithmetic = \"reference\"; use \"w4a16\", or a GPU";
+            return Err(LoadError::Device(text.into()));
+        }
+    }
     let plain = CpuOptions::default();
     let threads = if options.threads == 0 { plain.threads } else { options.threads };
     // It is DeepSeek's kernels that are known to round these.
     let round_activations = options.simulate && matches!(checkpoint.config().family, Family::DeepseekV4(_));
-    let cpu = CpuOptions { threads, arithmetic: options.arithmetic, isa: Isa::best(), round_activations };
+    let arithmetic = options.arithmetic;
+    let cpu = CpuOptions { threads, arithmetic, isa: Isa::best(), round_activations, fp4_activations };
     open_on(&checkpoint, &Sizes::from(options), |limits| Cpu::new(cpu, limits))
 }
 

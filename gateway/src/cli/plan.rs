@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use sluicegate_backend::plan::{DEVICES, Question, WeightFormat, Workload, device, plan};
 use sluicegate_backend::weights::ModelConfig;
 
-use crate::config::{Arithmetic, IndexDtype, KvDtype, Numbers, SpeculativeMethod};
+use crate::config::{Arithmetic, IndexDtype, KvDtype, Numbers, Nvfp4Gemm, SpeculativeMethod};
 
 /// Arguments of `sluicegate plan`.
 #[derive(Debug, Args)]
@@ -88,6 +88,7 @@ impl Plan {
             arithmetic: Arithmetic::Fast,
             kv_cache_dtype: self.kv_cache_dtype,
             index_cache_dtype: self.index_cache_dtype,
+            nvfp4_gemm: Nvfp4Gemm::default(),
             activation_simulation: false,
         };
         let question = Question {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sluicegate_backend::draft::{Method, Speculation};
 use sluicegate_backend::run::DeviceId;
 
-use super::numbers::{Arithmetic, IndexDtype, KvDtype, Numbers};
+use super::numbers::{Arithmetic, IndexDtype, KvDtype, Numbers, Nvfp4Gemm};
 use super::{Broken, require, require_reachable};
 
 /// `[engine]`.
@@ -45,6 +45,8 @@ pub struct Engine {
     pub index_cache_dtype: IndexDtype,
     /// Round what the vendor's kernels round (DeepSeek-V4).
     pub activation_simulation: bool,
+    /// What NVFP4 weights are multiplied with.
+    pub nvfp4_gemm: Nvfp4Gemm,
     /// Host memory for KV blocks that the device evicts, in MiB; they come back when a prefix matches.
     pub kv_offloading_size: usize,
     /// Debug: compare complete KV blocks with their checksums before every step that reads them; much slower.
@@ -151,6 +153,7 @@ impl Default for Engine {
             kv_cache_dtype: KvDtype::default(),
             index_cache_dtype: IndexDtype::default(),
             activation_simulation: true,
+            nvfp4_gemm: Nvfp4Gemm::default(),
             kv_offloading_size: 0,
             kv_checksums: false,
             speculative_config: None,
@@ -164,8 +167,8 @@ impl Engine {
     /// How numbers are computed and kept.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
-        let Self { arithmetic, kv_cache_dtype, index_cache_dtype, activation_simulation, .. } = *self;
-        Numbers { arithmetic, kv_cache_dtype, index_cache_dtype, activation_simulation }
+        let Self { arithmetic, kv_cache_dtype, index_cache_dtype, activation_simulation, nvfp4_gemm, .. } = *self;
+        Numbers { arithmetic, kv_cache_dtype, index_cache_dtype, activation_simulation, nvfp4_gemm }
     }
 
     pub(super) fn validate(&self) -> Result<(), Broken> {

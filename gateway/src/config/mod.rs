@@ -19,7 +19,7 @@ mod tests;
 pub use admin::Admin;
 pub use engine::{Engine, SpeculativeConfig, SpeculativeMethod};
 pub use model::{Model, Native, Replay, Thinking, Upstream, Workers};
-pub use numbers::{Arithmetic, IndexDtype, KvDtype, Numbers};
+pub use numbers::{Arithmetic, IndexDtype, KvDtype, Numbers, Nvfp4Gemm};
 pub use plugins::Plugins;
 pub use server::{Limits, LogFormat, Server};
 pub use tenant::Tenant;

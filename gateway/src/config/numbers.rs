@@ -50,6 +50,17 @@ pub enum IndexDtype {
     Fp4,
 }
 
+/// `engine.nvfp4_gemm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Nvfp4Gemm {
+    /// NVFP4 weights meet activations of 16 bits.
+    #[default]
+    W4a16,
+    /// They meet activations in NVFP4.
+    W4a4,
+}
+
 /// All of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Numbers {
@@ -65,6 +76,10 @@ pub struct Numbers {
     /// Round what the vendor's kernels round (DeepSeek-V4), even where this device would not have to.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub activation_simulation: bool,
+    /// What NVFP4 weights are multiplied with. W4A4 needs a checkpoint that was made for it, and a GPU of compute capability 12.x or
+    /// reference arithmetic.
+    #[arg(long, value_enum, default_value_t)]
+    pub nvfp4_gemm: Nvfp4Gemm,
 }
 
 impl Numbers {
@@ -93,6 +108,13 @@ impl Numbers {
             Arithmetic::Fast => sluicegate_backend::run::Arithmetic::Fast,
             Arithmetic::Reference => sluicegate_backend::run::Arithmetic::Reference,
         };
-        CpuRunOptions { dtypes: self.dtypes(), simulate: self.activation_simulation, arithmetic, ..options }
+        let fp4_activations = self.nvfp4_gemm == Nvfp4Gemm::W4a4;
+        CpuRunOptions {
+            dtypes: self.dtypes(),
+            simulate: self.activation_simulation,
+            fp4_activations,
+            arithmetic,
+            ..options
+        }
     }
 }

@@ -33,10 +33,9 @@ impl Build for Cpu {
     }
 
     fn stack(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError> {
-        let rounds = self.round_activations;
-        let isa = self.isa;
+        let (isa, fp8, fp4) = (self.isa, self.round_activations, self.fp4_activations);
         let mut pack =
-            |m: &&Matrix| Part::pack(&mut self.threads, isa, m, self.arithmetic).map(|p| p.rounding(m, rounds));
+            |m: &&Matrix| Part::pack(&mut self.threads, isa, m, self.arithmetic).map(|p| p.rounding(m, fp8, fp4));
         let parts = parts.iter().map(&mut pack).collect::<Result<_, _>>()?;
         Ok(Linear(push(&mut self.linears, Stack::new(parts)?)))
     }

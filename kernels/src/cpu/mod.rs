@@ -54,13 +54,22 @@ pub struct CpuOptions {
     /// Activations in front of FP8 and FP4 weights are rounded to E4M3, 128 to a power-of-two scale, as DeepSeek's kernels do
     /// (fast arithmetic rounds those in front of FP4 weights to int8 instead).
     pub round_activations: bool,
+    /// Activations in front of NVFP4 weights are quantized to NVFP4 by [`nvfp4::round_row`](crate::nvfp4::round_row), as a GPU that
+    /// multiplies FP4 with FP4 does. Reference arithmetic alone.
+    pub fp4_activations: bool,
 }
 
 impl Default for CpuOptions {
     /// Fast arithmetic with the best instructions on every core that this process may use.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads, arithmetic: Arithmetic::Fast, isa: Isa::best(), round_activations: false }
+        Self {
+            threads,
+            arithmetic: Arithmetic::Fast,
+            isa: Isa::best(),
+            round_activations: false,
+            fp4_activations: false,
+        }
     }
 }
 
@@ -78,6 +87,7 @@ pub struct Cpu {
     isa: Isa,
     arithmetic: Arithmetic,
     round_activations: bool,
+    fp4_activations: bool,
     limits: Limits,
     threads: Threads,
     scratch: Vec<Scratch>,
@@ -116,6 +126,7 @@ impl Cpu {
             isa: options.isa,
             arithmetic: options.arithmetic,
             round_activations: options.round_activations,
+            fp4_activations: options.fp4_activations,
             limits,
             scratch: (0..threads.count()).map(|_| Scratch::default()).collect(),
             lines: vec![Vec::new(); threads.count()],

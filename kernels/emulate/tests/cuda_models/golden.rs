@@ -58,7 +58,7 @@ fn part(tokens: &[u32], start: usize, blocks: &[u32], slot: u32) -> Part {
 }
 
 /// Root mean square of differences, and the share of rows with the same best token.
-fn compare(found: &[Vec<f32>], wanted: &[Vec<f32>]) -> (f64, f64) {
+pub(crate) fn compare(found: &[Vec<f32>], wanted: &[Vec<f32>]) -> (f64, f64) {
     assert_eq!(found.len(), wanted.len());
     let pairs = || found.iter().zip(wanted);
     let squares = pairs().flat_map(|(f, w)| f.iter().zip(w)).map(|(f, w)| f64::from(f - w).powi(2));

@@ -7,6 +7,7 @@ mod gpus;
 mod knobs;
 mod trained;
 mod tune;
+mod w4a4;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

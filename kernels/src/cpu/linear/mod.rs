@@ -46,8 +46,18 @@ pub(crate) struct Part {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) tiles: Tiles,
-    /// Reads activations rounded to E4M3, as DeepSeek's kernels do in front of FP8 and FP4 weights.
-    pub(crate) rounds: bool,
+    pub(crate) rounds: Rounding,
+}
+
+/// What becomes of activations in front of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// Nothing.
+    None,
+    /// E4M3 in groups, as DeepSeek's kernels do in front of FP8 and FP4 weights.
+    Fp8,
+    /// NVFP4, as kernels do that multiply FP4 with FP4.
+    Nvfp4,
 }
 
 /// Matrices stacked by rows.
@@ -71,13 +81,19 @@ impl Part {
             }
             _ => Tiles::Dense(DenseTiles::pack(threads, m)),
         };
-        Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: false })
+        Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: Rounding::None })
     }
 
-    /// With `wanted`, activations are rounded in front of a matrix of 8-bit or 4-bit floats, unless they become integers.
-    pub(crate) fn rounding(self, m: &Matrix, wanted: bool) -> Self {
-        let narrow = matches!(m.values, Values::Nvfp4 { .. } | Values::Fp8Block128 { .. });
-        Self { rounds: wanted && narrow && !self.reads_cells(), ..self }
+    /// With `fp8`, activations are rounded in front of a matrix of 8-bit or 4-bit floats; with `fp4`, they become NVFP4 in front of a
+    /// matrix of NVFP4. Not where they become integers.
+    pub(crate) fn rounding(self, m: &Matrix, fp8: bool, fp4: bool) -> Self {
+        let rounds = match &m.values {
+            _ if self.reads_cells() => Rounding::None,
+            Values::Nvfp4 { .. } if fp4 => Rounding::Nvfp4,
+            Values::Nvfp4 { .. } | Values::Fp8Block128 { .. } if fp8 => Rounding::Fp8,
+            _ => Rounding::None,
+        };
+        Self { rounds, ..self }
     }
 
     pub(crate) fn pack_head(
@@ -92,7 +108,7 @@ impl Part {
         }
         m.check()?;
         let tiles = Tiles::Int8(Int8Tiles::quantize(threads, isa, m));
-        Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: false })
+        Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: Rounding::None })
     }
 
     pub(crate) fn tiles(&self) -> usize {

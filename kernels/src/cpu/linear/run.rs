@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use super::nvfp4::PanelCell;
-use super::{Column, Part, ROWS, Stack, Tiles};
+use super::{Column, Part, ROWS, Rounding, Stack, Tiles};
 use crate::cpu::cells::{Cell, TILE, cells_of};
 use crate::cpu::isa::Isa;
 use crate::cpu::math::silu;
 use crate::cpu::shared::Split;
 use crate::cpu::threads::Threads;
+use crate::nvfp4::round_row;
 use crate::rows::{ACTIVATION_GROUP, fp8_groups};
 
 /// Rows whose activations stay in a core's cache while it works through its tiles; whole token tiles.
@@ -24,14 +25,25 @@ pub(crate) struct Input<'a> {
     pub(crate) cells: &'a [Cell],
 }
 
-/// The float form of a batch after [`fp8_groups`], for the parts that want it so; empty if none does.
-fn rounded(w: &Stack, x: Input<'_>) -> Vec<f32> {
-    if !w.parts.iter().any(|p| p.rounds) {
-        return Vec::new();
+/// The float form of a batch after rounding, for the parts that want it so; empty if none does.
+struct Rounded {
+    fp8: Vec<f32>,
+    nvfp4: Vec<f32>,
+}
+
+fn rounded(w: &Stack, x: Input<'_>) -> Rounded {
+    let after = |rounding: Rounding, round: fn(&mut [f32])| {
+        if !w.parts.iter().any(|p| p.rounds == rounding) {
+            return Vec::new();
+        }
+        let mut values = x.floats[..x.rows * w.cols].to_vec();
+        values.chunks_exact_mut(w.cols).for_each(round);
+        values
+    };
+    Rounded {
+        fp8: after(Rounding::Fp8, |row| fp8_groups(row, ACTIVATION_GROUP)),
+        nvfp4: after(Rounding::Nvfp4, round_row),
     }
-    let mut values = x.floats[..x.rows * w.cols].to_vec();
-    values.chunks_exact_mut(w.cols).for_each(|row| fp8_groups(row, ACTIVATION_GROUP));
-    values
 }
 
 /// Work on some row tiles for some rows of the batch.
@@ -158,8 +170,12 @@ crate::cpu::isa::versions! {
 
 impl Part {
     /// The batch as this part reads it.
-    fn input<'a>(&self, x: Input<'a>, rounded: &'a [f32]) -> Input<'a> {
-        if self.rounds { Input { floats: rounded, ..x } } else { x }
+    fn input<'a>(&self, x: Input<'a>, rounded: &'a Rounded) -> Input<'a> {
+        match self.rounds {
+            Rounding::None => x,
+            Rounding::Fp8 => Input { floats: &rounded.fp8, ..x },
+            Rounding::Nvfp4 => Input { floats: &rounded.nvfp4, ..x },
+        }
     }
 
     /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile.

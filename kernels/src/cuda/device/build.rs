@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::memory::Buffer;
 use super::step::Angles;
-use super::{ActMemory, Cuda, OperandMemory, UnitMemory, VectorMemory, peer, weights};
-use crate::cuda::pack::STEP;
+use super::{ActMemory, Cuda, Fp4Memory, OperandMemory, UnitMemory, VectorMemory, peer, weights};
+use crate::cuda::calls::Fp4At;
+use crate::cuda::pack::{FP4_STEP, STEP};
 use crate::ops::{Act, Build, DeviceError, Linear, Operand, Pool, Rope, Rows, State, Table, Vector};
 use crate::tensor::{BuildError, Matrix};
 
@@ -39,8 +40,22 @@ impl Cuda {
         Ok(ActMemory { rows, stride: width, values, shown: None })
     }
 
+    /// Room for rows of NVFP4, whose padding is zero and stays so.
+    fn new_fp4(&self, most: usize, cols: usize) -> Result<Fp4Memory, DeviceError> {
+        let padded = cols.next_multiple_of(FP4_STEP);
+        let sizes = [most * padded / 2, most * padded / 16, most * 4];
+        let memory = [self.zeroed(sizes[0])?, self.zeroed(sizes[1])?, self.zeroed(sizes[2])?];
+        let [codes, scales, row_scales] = memory.each_ref().map(Buffer::at);
+        Ok(Fp4Memory { at: Fp4At { codes, scales, row_scales, padded: padded as u32 }, _memory: memory })
+    }
+
     /// Rows in the forms that linears of these kinds read. Padding of bf16 rows is zero and stays so.
-    fn new_operand(&self, rows: Rows, cols: usize, halves: bool, floats: bool) -> Result<OperandMemory, DeviceError> {
+    fn new_operand(
+        &self,
+        rows: Rows,
+        cols: usize,
+        (halves, floats, fp4): (bool, bool, bool),
+    ) -> Result<OperandMemory, DeviceError> {
         let half_stride = cols.next_multiple_of(STEP);
         let most = self.most(rows);
         Ok(OperandMemory {
@@ -49,6 +64,7 @@ impl Cuda {
             half_stride,
             halves: halves.then(|| self.zeroed(most * half_stride * 2)).transpose()?,
             floats: floats.then(|| self.zeroed(most * cols * 4)).transpose()?,
+            fp4: fp4.then(|| self.new_fp4(most, cols)).transpose()?,
         })
     }
 }
@@ -67,12 +83,12 @@ impl Build for Cuda {
     }
 
     fn stack(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError> {
-        let linear = weights::stack(&self.context, parts)?;
+        let linear = weights::stack(&self.context, parts, self.fp4_activations)?;
         Ok(Linear(push(&mut self.linears, linear)))
     }
 
     fn gated(&mut self, gate: &Matrix, up: &Matrix) -> Result<Linear, BuildError> {
-        let linear = weights::gated(&self.context, gate, up)?;
+        let linear = weights::gated(&self.context, gate, up, self.fp4_activations)?;
         let width = linear.rows();
         if linear.parts.len() > 1 && self.gates.as_ref().is_none_or(|g| g.stride < width) {
             self.gates = Some(self.new_act(Rows::Batch, width).map_err(|e| BuildError::Memory(e.0))?);
@@ -80,9 +96,10 @@ impl Build for Cuda {
         Ok(Linear(push(&mut self.linears, linear)))
     }
 
-    /// In the checkpoint's format.
+    /// In the checkpoint's format, and with bf16 activations.
     fn head(&mut self, matrix: &Matrix) -> Result<Linear, BuildError> {
-        self.stack(&[matrix])
+        let linear = weights::stack(&self.context, &[matrix], false)?;
+        Ok(Linear(push(&mut self.linears, linear)))
     }
 
     fn rope(&mut self, frequencies: &[f64], factor: f64) -> Rope {
@@ -103,7 +120,8 @@ impl Build for Cuda {
         assert!(linears().all(|l| l.cols == cols), "the readers of an operand have different widths");
         let halves = linears().any(weights::LinearMemory::reads_halves);
         let floats = linears().any(weights::LinearMemory::reads_floats);
-        let memory = self.new_operand(rows, cols, halves, floats);
+        let fp4 = linears().any(weights::LinearMemory::reads_fp4);
+        let memory = self.new_operand(rows, cols, (halves, floats, fp4));
         Operand(self.keep(memory).map_or(NOTHING, |m| push(&mut self.operands, m)))
     }
 

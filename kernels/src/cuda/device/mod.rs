@@ -33,6 +33,7 @@ use cudarc::driver::CudaContext;
 
 use crate::batch::Limits;
 use crate::cuda::call::{Address, Call, Floats, Inputs};
+use crate::cuda::calls::Fp4At;
 use crate::ops::{Act, DeviceError, Operand, Rows};
 use attend::{PARTIAL_BYTES, Tiles};
 use draw::Drawing;
@@ -63,6 +64,14 @@ struct OperandMemory {
     half_stride: usize,
     halves: Option<Buffer>,
     floats: Option<Buffer>,
+    fp4: Option<Fp4Memory>,
+}
+
+/// Rows of NVFP4, made from bf16 rows in front of products that read them.
+#[derive(Debug)]
+struct Fp4Memory {
+    at: Fp4At,
+    _memory: [Buffer; 3],
 }
 
 /// A pool, or the states of all slots: so many units of so many bytes.
@@ -96,6 +105,7 @@ pub struct Cuda {
     failure: Option<DeviceError>,
     limits: Limits,
     knobs: Knobs,
+    fp4_activations: bool,
     step: Step,
     vectors: Vec<VectorMemory>,
     tables: Vec<TableMemory>,
@@ -153,6 +163,7 @@ impl Cuda {
             failure: None,
             limits,
             knobs: Knobs::default(),
+            fp4_activations: false,
             step: Step::new(&context, limits)?,
             vectors: Vec::new(),
             tables: Vec::new(),
@@ -185,6 +196,22 @@ impl Cuda {
     pub fn tune(&mut self, knobs: Knobs) {
         self.knobs = knobs;
         self.step.tune(knobs);
+    }
+
+    /// Multiplies NVFP4 weights with activations quantized to NVFP4 (W4A4) instead of bf16. Before the model is built; not its head, and
+    /// not experts.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if this GPU's tensor cores have no such product that there is a kernel for.
+    pub fn quantize_activations(&mut self) -> Result<(), DeviceError> {
+        let (major, minor) = self.context.compute_capability().map_err(driver::failed("asking for the capability"))?;
+        if major != 12 {
+            return Err(DeviceError(format!(
+                "FP4 activations need a GPU of compute capability 12.x, this one has {major}.{minor}; use nvfp4_gemm = \"w4a16\""
+            )));
+        }
+        self.fp4_activations = true;
+        Ok(())
     }
 
     /// What has gone wrong while the model was built, if anything has.

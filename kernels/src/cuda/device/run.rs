@@ -1,9 +1,9 @@
 //! Running on the GPU: each operation adds launches to the step; `host` records and runs them.
 
-use super::weights::{Part, TableRows};
+use super::weights::{PackedPart, Part, TableRows};
 use super::{Cuda, UnitMemory};
 use crate::batch::Batch;
-use crate::cuda::call::{Floats, RowCount};
+use crate::cuda::call::{Call, Floats, RowCount};
 use crate::cuda::calls::{self, Finish, HeadGains, KvPlace, RopeRows};
 use crate::ops::{
     Act, Attention, DeviceError, HostRows, KvShape, KvStore, Linear, Operand, Ops, Pool, RopeAppend, RopePairs, State,
@@ -20,6 +20,18 @@ impl Cuda {
         Floats { at: all.at.plus(from * 4), stride: all.stride, width: width as u32 }
     }
 
+    /// Adds a product with packed weights, after the quantization of its input where they meet FP4.
+    fn product(&self, x: Operand, p: &PackedPart, finish: Finish, rows: RowCount, added: &mut Vec<Call>) {
+        let (input, operand) = (self.inputs(x), &self.operands[x.0 as usize]);
+        match &operand.fp4 {
+            Some(fp4) if p.fp4 => {
+                added.push(calls::quantize_nvfp4(input, operand.cols as u32, fp4.at, rows));
+                added.push(calls::gemm_w4a4(fp4.at, p.at, finish, rows));
+            }
+            _ => added.push(calls::gemm(input, p.at, finish, rows, self.knobs.tile(rows.most))),
+        }
+    }
+
     fn project(&mut self, x: Operand, w: Linear, out: Act, add: bool) {
         let (input, rows, out_floats) = (self.inputs(x), self.rows_of(out), self.floats(out));
         let linear = &self.linears[w.0 as usize];
@@ -30,17 +42,17 @@ impl Cuda {
         for part in &linear.parts {
             let to = Self::part(out_floats, from, part.rows());
             from += part.rows();
-            added.push(match part {
+            match part {
                 Part::Packed(p) => {
                     let finish = if add { Finish::Add(to) } else { Finish::Store(to) };
-                    calls::gemm(input, p.at, finish, rows, self.knobs.tile(rows.most))
+                    self.product(x, p, finish, rows, &mut added);
                 }
                 Part::Plain { values, .. } => {
                     let x = Floats { at: input.floats, stride: input.float_stride, width: cols as u32 };
-                    calls::gemm_f32(x, values.at(), to, add, rows)
+                    added.push(calls::gemm_f32(x, values.at(), to, add, rows));
                 }
                 Part::Moved { .. } => panic!("linear {w:?} belongs to a layer of experts"),
-            });
+            }
         }
         added.into_iter().for_each(|call| self.add(call));
     }
@@ -57,14 +69,14 @@ impl Cuda {
         for part in &linear.parts {
             let to = Self::part(both, from, part.rows());
             from += part.rows();
-            added.push(match part {
-                Part::Packed(p) => calls::gemm(input, p.at, Finish::Store(to), rows, self.knobs.tile(rows.most)),
+            match part {
+                Part::Packed(p) => self.product(x, p, Finish::Store(to), rows, &mut added),
                 Part::Plain { values, .. } => {
                     let x = Floats { at: input.floats, stride: input.float_stride, width: linear.cols as u32 };
-                    calls::gemm_f32(x, values.at(), to, false, rows)
+                    added.push(calls::gemm_f32(x, values.at(), to, false, rows));
                 }
                 Part::Moved { .. } => panic!("linear {w:?} belongs to a layer of experts"),
-            });
+            }
         }
         let half = from / 2;
         let (gate, up) = (Self::part(both, 0, half), Self::part(both, half, half));
@@ -197,8 +209,9 @@ impl Ops for Cuda {
         match &self.linears[w.0 as usize].parts[..] {
             [Part::Packed(p)] => {
                 let finish = Finish::Gated { out: self.inputs(out), limit };
-                let call = calls::gemm(self.inputs(x), p.at, finish, rows, self.knobs.tile(rows.most));
-                self.add(call);
+                let mut added = Vec::new();
+                self.product(x, p, finish, rows, &mut added);
+                added.into_iter().for_each(|call| self.add(call));
             }
             _ => self.gated_apart(x, w, limit, out),
         }

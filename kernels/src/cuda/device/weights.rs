@@ -7,7 +7,7 @@ use cudarc::driver::CudaContext;
 use super::memory::Buffer;
 use crate::cuda::call::Address;
 use crate::cuda::calls::WeightsAt;
-use crate::cuda::pack::{self, Packed};
+use crate::cuda::pack::{self, Format, Packed};
 use crate::ops::DeviceError;
 use crate::tensor::{BuildError, Matrix, Values};
 
@@ -27,6 +27,8 @@ pub(super) enum Part {
 pub(super) struct PackedPart {
     pub(super) at: WeightsAt,
     pub(super) memory: [Buffer; 3],
+    /// In the layout that meets FP4 activations.
+    pub(super) fp4: bool,
 }
 
 impl Part {
@@ -50,16 +52,20 @@ impl LinearMemory {
         self.parts.iter().map(Part::rows).sum()
     }
 
-    /// Its weights, if they are one piece for tensor cores.
+    /// Its weights, if they are one piece for tensor cores and bf16 activations.
     pub(super) fn packed(&self) -> Option<&PackedPart> {
         match &self.parts[..] {
-            [Part::Packed(packed)] => Some(packed),
+            [Part::Packed(packed)] if !packed.fp4 => Some(packed),
             _ => None,
         }
     }
 
     pub(super) fn reads_halves(&self) -> bool {
         self.parts.iter().any(|p| matches!(p, Part::Packed(_) | Part::Moved { .. }))
+    }
+
+    pub(super) fn reads_fp4(&self) -> bool {
+        self.parts.iter().any(|p| matches!(p, Part::Packed(packed) if packed.fp4))
     }
 
     pub(super) fn reads_floats(&self) -> bool {
@@ -72,7 +78,7 @@ fn memory(error: DeviceError) -> BuildError {
     BuildError::Memory(error.0)
 }
 
-fn upload(context: &Arc<CudaContext>, packed: &Packed) -> Result<Part, BuildError> {
+fn upload(context: &Arc<CudaContext>, packed: &Packed, fp4: bool) -> Result<Part, BuildError> {
     let alpha: Vec<u8> = packed.alpha.iter().flat_map(|a| a.to_le_bytes()).collect();
     let buffer = |bytes: &[u8]| Buffer::of(context, bytes).map_err(memory);
     let memory = [buffer(&packed.codes)?, buffer(&packed.scales)?, buffer(&alpha)?];
@@ -84,7 +90,7 @@ fn upload(context: &Arc<CudaContext>, packed: &Packed) -> Result<Part, BuildErro
         columns: packed.columns as u32,
         steps: packed.steps as u32,
     };
-    Ok(Part::Packed(PackedPart { at, memory }))
+    Ok(Part::Packed(PackedPart { at, memory, fp4 }))
 }
 
 fn upload_plain(context: &Arc<CudaContext>, matrix: &Matrix) -> Result<Part, BuildError> {
@@ -107,8 +113,8 @@ fn floats(values: &Values) -> Vec<f32> {
     }
 }
 
-/// Matrices stacked by rows; neighbours of one format share a launch.
-pub(super) fn stack(context: &Arc<CudaContext>, matrices: &[&Matrix]) -> Result<LinearMemory, BuildError> {
+/// Matrices stacked by rows; neighbours of one format share a launch. With `fp4`, those of NVFP4 meet FP4 activations.
+pub(super) fn stack(context: &Arc<CudaContext>, matrices: &[&Matrix], fp4: bool) -> Result<LinearMemory, BuildError> {
     let cols = matrices.first().map_or(0, |m| m.cols);
     for m in matrices {
         m.check()?;
@@ -118,11 +124,13 @@ pub(super) fn stack(context: &Arc<CudaContext>, matrices: &[&Matrix]) -> Result<
     }
     let mut parts = Vec::new();
     for run in matrices.chunk_by(|a, b| pack::may_join(a, b)) {
-        if pack::format(run[0]).is_some() {
-            parts.push(upload(context, &pack::stack(run)?)?);
-        } else {
-            for matrix in run {
-                parts.push(upload_plain(context, matrix)?);
+        match pack::format(run[0]) {
+            Some(Format::Nvfp4) if fp4 => parts.push(upload(context, &pack::stack_fp4(run)?, true)?),
+            Some(_) => parts.push(upload(context, &pack::stack(run)?, false)?),
+            None => {
+                for matrix in run {
+                    parts.push(upload_plain(context, matrix)?);
+                }
             }
         }
     }
@@ -130,10 +138,17 @@ pub(super) fn stack(context: &Arc<CudaContext>, matrices: &[&Matrix]) -> Result<
 }
 
 /// A gate and an up: interleaved where tensor cores read them, else one after the other.
-pub(super) fn gated(context: &Arc<CudaContext>, gate: &Matrix, up: &Matrix) -> Result<LinearMemory, BuildError> {
+pub(super) fn gated(
+    context: &Arc<CudaContext>,
+    gate: &Matrix,
+    up: &Matrix,
+    fp4: bool,
+) -> Result<LinearMemory, BuildError> {
     let format = pack::format(gate);
     if format.is_some() && format == pack::format(up) {
-        let part = upload(context, &pack::gated(gate, up)?)?;
+        let fp4 = fp4 && format == Some(Format::Nvfp4);
+        let packed = if fp4 { pack::gated_fp4(gate, up) } else { pack::gated(gate, up) };
+        let part = upload(context, &packed?, fp4)?;
         return Ok(LinearMemory { cols: gate.cols, parts: vec![part] });
     }
     if (gate.rows, gate.cols) != (up.rows, up.cols) {
@@ -141,7 +156,7 @@ pub(super) fn gated(context: &Arc<CudaContext>, gate: &Matrix, up: &Matrix) -> R
         return Err(BuildError::Shape(text));
     }
     // One part each, whatever their formats.
-    let (gate, up) = (stack(context, &[gate])?, stack(context, &[up])?);
+    let (gate, up) = (stack(context, &[gate], fp4)?, stack(context, &[up], fp4)?);
     Ok(LinearMemory { cols: gate.cols, parts: gate.parts.into_iter().chain(up.parts).collect() })
 }
 
