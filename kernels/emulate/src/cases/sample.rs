@@ -125,10 +125,13 @@ fn draws() -> Case {
     let rows = 26;
     let mut p = Program::default();
     let mut x: Vec<f32> = Dice::new(82).floats(rows * WIDTH).into_iter().map(|v| v * 6.0).collect();
-    // Coarse logits, so that many are equal; a row with one candidate; a row without any.
+    // Coarse logits, so that many are equal; a row with one candidate, its last; a row without any.
     x[4 * WIDTH..9 * WIDTH].iter_mut().for_each(|v| *v = v.round());
+    // Rows of negative numbers alone, some coarse.
+    x[7 * WIDTH..10 * WIDTH].iter_mut().for_each(|v| *v -= 30.0);
+    x[16 * WIDTH..22 * WIDTH].iter_mut().for_each(|v| *v -= 30.0);
     x[10 * WIDTH..12 * WIDTH].fill(f32::NEG_INFINITY);
-    x[10 * WIDTH + 77] = -3.0;
+    x[10 * WIDTH + WIDTH - 1] = -3.0;
     let wishes: Vec<SampleWish> = (0..rows).map(wish).collect();
     let expected: Vec<u32> = x.chunks_exact(WIDTH).zip(&wishes).map(|(x, w)| draw(x, &w.by)).collect();
     let logits = Floats { at: p.put(&x), stride: WIDTH as u32, width: WIDTH as u32 };
