@@ -53,11 +53,19 @@ fn choose(logits: &[f32], row: &SampleRow, candidates: &mut Candidates) -> u32 {
 
 /// The largest logit's id; of equal ones the smallest. Rows are free of NaN here.
 fn argmax(logits: &[f32]) -> u32 {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (id, &l) in logits.iter().enumerate() {
-        if l > best.1 {
-            best = (id, l);
+    /// Enough that the compiler compares in vectors.
+    const LANES: usize = 16;
+    let (whole, rest) = logits.as_chunks::<LANES>();
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut tops = [f32::NEG_INFINITY; LANES];
+    for chunk in whole {
+        for (top, &l) in tops.iter_mut().zip(chunk) {
+            *top = larger(*top, l);
         }
     }
-    best.0 as u32
+    let best = tops.iter().chain(rest).copied().fold(f32::NEG_INFINITY, larger);
+    let has = |chunk: &[f32; LANES]| chunk.iter().fold(false, |found, &l| found | (l == best));
+    let before = whole.iter().position(has).unwrap_or(whole.len()) * LANES;
+    let within = logits[before..].iter().position(|&l| l == best);
+    within.map_or(0, |i| before + i) as u32
 }

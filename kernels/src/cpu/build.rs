@@ -1,7 +1,7 @@
 //! Building on the CPU: repacks weights, allocates buffers.
 
 use super::kv::PoolMemory;
-use super::linear::{Part, Stack};
+use super::linear::{Packer, Part, Stack};
 use super::operand::OperandMemory;
 use super::rope::RopeTable;
 use super::{ActMemory, Cpu};
@@ -33,9 +33,9 @@ impl Build for Cpu {
     }
 
     fn stack(&mut self, parts: &[&Matrix]) -> Result<Linear, BuildError> {
-        let (isa, fp8, fp4) = (self.isa, self.round_activations, self.fp4_activations);
-        let mut pack =
-            |m: &&Matrix| Part::pack(&mut self.threads, isa, m, self.arithmetic).map(|p| p.rounding(m, fp8, fp4));
+        let (fp8, fp4) = (self.round_activations, self.fp4_activations);
+        let mut packer = Packer { threads: &mut self.threads, arena: &mut self.weights, isa: self.isa };
+        let mut pack = |m: &&Matrix| Part::pack(&mut packer, m, self.arithmetic).map(|p| p.rounding(m, fp8, fp4));
         let parts = parts.iter().map(&mut pack).collect::<Result<_, _>>()?;
         Ok(Linear(push(&mut self.linears, Stack::new(parts)?)))
     }
@@ -49,7 +49,8 @@ impl Build for Cpu {
     }
 
     fn head(&mut self, matrix: &Matrix) -> Result<Linear, BuildError> {
-        let part = Part::pack_head(&mut self.threads, self.isa, matrix, self.arithmetic)?;
+        let mut packer = Packer { threads: &mut self.threads, arena: &mut self.weights, isa: self.isa };
+        let part = Part::pack_head(&mut packer, matrix, self.arithmetic)?;
         Ok(Linear(push(&mut self.linears, Stack::new(vec![part])?)))
     }
 
@@ -58,8 +59,10 @@ impl Build for Cpu {
     }
 
     fn act(&mut self, rows: Rows, width: usize) -> Act {
-        let values = vec![0.0; self.most(rows) * width];
-        let id = push(&mut self.acts, ActMemory { rows, stride: width, values });
+        // Rows that are a multiple of a page apart would share a few sets of the caches.
+        let stride = if width.is_multiple_of(1024) { width + 16 } else { width };
+        let values = vec![0.0; self.most(rows) * stride];
+        let id = push(&mut self.acts, ActMemory { rows, stride, values });
         Act { id, from: 0, width: width as u32 }
     }
 

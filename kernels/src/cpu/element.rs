@@ -59,6 +59,8 @@ impl Element for F16 {
 /// Numbers of at most 64 bytes' alignment for which any bytes are valid.
 pub(crate) trait Plain: Copy {}
 impl Plain for u8 {}
+impl<const N: usize> Plain for [u8; N] {}
+impl<const N: usize> Plain for [f16; N] {}
 impl Plain for f32 {}
 impl Plain for Bf16 {}
 impl Plain for F16 {}

@@ -37,6 +37,7 @@ use crate::tensor::Matrix;
 use kv::PoolMemory;
 use linear::Stack;
 use linear::run::{Loop, Scratch};
+use memory::Arena;
 use moe::{ExpertMemory, PickMemory};
 use operand::OperandMemory;
 use rope::RopeTable;
@@ -91,6 +92,8 @@ pub struct Cpu {
     limits: Limits,
     threads: Threads,
     scratch: Vec<Scratch>,
+    /// Where linears keep their weights.
+    weights: Arena,
     /// One row per thread, as wide as the widest operand.
     lines: Vec<Vec<f32>>,
     vectors: Vec<Arc<[f32]>>,
@@ -129,6 +132,7 @@ impl Cpu {
             fp4_activations: options.fp4_activations,
             limits,
             scratch: (0..threads.count()).map(|_| Scratch::default()).collect(),
+            weights: Arena::default(),
             lines: vec![Vec::new(); threads.count()],
             threads,
             vectors: Vec::new(),

@@ -82,7 +82,8 @@ impl Sink<'_> {
             assert!(
                 from.is_multiple_of(CELL) && (values.len().is_multiple_of(CELL) || from + values.len() == self.cols)
             );
-            cells::fill(self.isa, values, from / CELL, CellRow { cells, order, rows, count, row });
+            // SAFETY: the caller's columns alone.
+            unsafe { cells::fill(self.isa, values, from / CELL, CellRow { cells, order, rows, count, row }) };
         }
     }
 }

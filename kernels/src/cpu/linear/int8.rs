@@ -7,13 +7,12 @@
 
 use half::f16;
 
-use super::pack::by_tile;
+use super::pack::{Packer, by_tile};
 use super::{Column, ROWS, floats_at};
 use crate::cpu::cells::{CELL, Cell, Order, TILE};
 use crate::cpu::isa::{Isa, Level, versions};
 use crate::cpu::memory::Lines;
 use crate::cpu::shared::Split;
-use crate::cpu::threads::Threads;
 use crate::tensor::Matrix;
 
 /// Columns that share a scale.
@@ -26,18 +25,19 @@ const CELL_LINES: usize = ROWS * CELL / 64;
 pub(crate) struct Int8Tiles {
     cells: usize,
     weights: Lines,
-    scales: Vec<[f16; ROWS]>,
+    scales: Lines,
 }
 
 impl Int8Tiles {
     /// Quantizes a float matrix whose columns are a multiple of 32: `scale = f16(amax / 127)`, `q = round(w / scale)`.
-    pub(crate) fn quantize(threads: &mut Threads, isa: Isa, m: &Matrix) -> Self {
-        let (cells, order) = (m.cols / GROUP, Order::of(isa));
+    pub(crate) fn quantize(packer: &mut Packer<'_>, m: &Matrix) -> Self {
+        let (cells, isa, order) = (m.cols / GROUP, packer.isa, Order::of(packer.isa));
         let tiles = m.rows.div_ceil(ROWS);
-        let mut weights = Lines::zeros(tiles * cells * ROWS * CELL);
-        let mut scales = vec![[f16::ZERO; ROWS]; tiles * cells];
-        let all_scales = Split::new(&mut scales);
-        by_tile(threads, weights.lines_mut(), cells * CELL_LINES, &|tile, lines| {
+        let columns: [usize; CELL] = std::array::from_fn(|place| order.column(place));
+        let mut weights = packer.arena.zeros(tiles * cells * ROWS * CELL);
+        let mut scales = packer.arena.zeros(tiles * cells * size_of::<[f16; ROWS]>());
+        let all_scales = Split::new(scales.elements_mut::<[f16; ROWS]>());
+        by_tile(packer.threads, weights.lines_mut(), cells * CELL_LINES, &|tile, lines| {
             // SAFETY: each tile is handed out once.
             let scales = unsafe { all_scales.part(tile * cells, cells) };
             let mut group = [0f32; GROUP];
@@ -47,8 +47,8 @@ impl Int8Tiles {
                     floats_at(&m.values, row + g * GROUP, &mut group);
                     let (scale, q) = quantize_group(isa, &group);
                     scales[r] = scale;
-                    for place in 0..CELL {
-                        lines[place / 4][4 * r + place % 4] = q[order.column(place)];
+                    for (line, columns) in lines.iter_mut().zip(columns.as_chunks::<4>().0) {
+                        line[4 * r..][..4].copy_from_slice(&columns.map(|k| q[k % CELL]));
                     }
                 }
             }
@@ -60,7 +60,7 @@ impl Int8Tiles {
     pub(crate) fn multiply(&self, isa: Isa, tile: usize, cells: &[Cell], out: &mut [Column]) {
         assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
         let weights = &self.weights.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
-        let scales = &self.scales[tile * self.cells..][..self.cells];
+        let scales = &self.scales.elements()[tile * self.cells..][..self.cells];
         match isa.0 {
             Level::Portable => portable(weights, scales, cells, out),
             // SAFETY: an `Isa` of this level exists only where the processor has these features.

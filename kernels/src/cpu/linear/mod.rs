@@ -8,12 +8,11 @@ pub(crate) mod run;
 mod scales;
 
 use crate::cpu::element::{Bf16, Element, F16};
-use crate::cpu::isa::Isa;
-use crate::cpu::threads::Threads;
 use crate::tensor::{BuildError, Matrix, Values};
 use dense::DenseTiles;
 use int8::Int8Tiles;
 use nvfp4::Nvfp4Tiles;
+pub(crate) use pack::Packer;
 
 /// Rows of a tile; one SIMD lane each.
 pub(crate) const ROWS: usize = 16;
@@ -68,18 +67,13 @@ pub(crate) struct Stack {
 }
 
 impl Part {
-    pub(crate) fn pack(
-        threads: &mut Threads,
-        isa: Isa,
-        m: &Matrix,
-        arithmetic: Arithmetic,
-    ) -> Result<Self, BuildError> {
+    pub(crate) fn pack(packer: &mut Packer<'_>, m: &Matrix, arithmetic: Arithmetic) -> Result<Self, BuildError> {
         m.check()?;
         let tiles = match (&m.values, arithmetic) {
             (Values::Nvfp4 { codes, scales, global }, Arithmetic::Fast) => {
-                Tiles::Nvfp4(Nvfp4Tiles::pack((threads, isa), (m.rows, m.cols), codes, scales, *global))
+                Tiles::Nvfp4(Nvfp4Tiles::pack(packer, (m.rows, m.cols), codes, scales, *global))
             }
-            _ => Tiles::Dense(DenseTiles::pack(threads, m)),
+            _ => Tiles::Dense(DenseTiles::pack(packer.threads, m)),
         };
         Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: Rounding::None })
     }
@@ -96,18 +90,13 @@ impl Part {
         Self { rounds, ..self }
     }
 
-    pub(crate) fn pack_head(
-        threads: &mut Threads,
-        isa: Isa,
-        m: &Matrix,
-        arithmetic: Arithmetic,
-    ) -> Result<Self, BuildError> {
+    pub(crate) fn pack_head(packer: &mut Packer<'_>, m: &Matrix, arithmetic: Arithmetic) -> Result<Self, BuildError> {
         let float = matches!(m.values, Values::F32(_) | Values::F16(_) | Values::Bf16(_));
         if arithmetic == Arithmetic::Reference || !float || !m.cols.is_multiple_of(int8::GROUP) {
-            return Self::pack(threads, isa, m, arithmetic);
+            return Self::pack(packer, m, arithmetic);
         }
         m.check()?;
-        let tiles = Tiles::Int8(Int8Tiles::quantize(threads, isa, m));
+        let tiles = Tiles::Int8(Int8Tiles::quantize(packer, m));
         Ok(Self { rows: m.rows, cols: m.cols, tiles, rounds: Rounding::None })
     }
 

@@ -7,14 +7,13 @@
 //! A tile is 16 rows; a cell of it 256 bytes: in line `p` (64 bytes) the four bytes of row `r` hold the columns of the
 //! places `4p + t` of a cell in the low nibbles and of `16 + 4p + t` in the high ones. The 32 block scales lie apart.
 
-use super::pack::by_tile;
+use super::pack::{Packer, by_tile};
 use super::scales::{self, integer};
 use super::{Column, ROWS};
 use crate::cpu::cells::{CELL, Cell, HALF, Order, TILE, cells_of};
 use crate::cpu::isa::{Isa, Level};
 use crate::cpu::memory::Lines;
 use crate::cpu::shared::Split;
-use crate::cpu::threads::Threads;
 
 /// Twice the E2M1 numbers, plus 12 to make them unsigned.
 const BIASED: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
@@ -30,7 +29,7 @@ pub(crate) struct Nvfp4Tiles {
     cells: usize,
     order: Order,
     codes: Lines,
-    scales: Vec<Scales>,
+    scales: Lines,
     /// Tensor scale times the unit of the block scales, halved for the doubled codes.
     global: f32,
 }
@@ -46,26 +45,26 @@ pub(crate) struct Tile<'a> {
 impl Nvfp4Tiles {
     /// Repacks row-major codes and scales; missing rows of the last tile are zero, and so is a missing half of the last cell.
     pub(crate) fn pack(
-        (threads, isa): (&mut Threads, Isa),
+        packer: &mut Packer<'_>,
         (rows, cols): (usize, usize),
         codes: &[u8],
         block_scales: &[u8],
         global: f32,
     ) -> Self {
-        let (cells, blocks, order) = (cells_of(cols), cols / HALF, Order::of(isa));
+        let (cells, blocks, order) = (cells_of(cols), cols / HALF, Order::of(packer.isa));
         let tiles = rows.div_ceil(ROWS);
-        let unit = scales::Unit::of(block_scales);
-        let mut packed = Lines::zeros(tiles * cells * CELL_LINES * 64);
-        let mut scales = vec![[0; 2 * ROWS]; tiles * cells];
-        let all_scales = Split::new(&mut scales);
-        by_tile(threads, packed.lines_mut(), cells * CELL_LINES, &|tile, lines| {
+        let (unit, sources) = (scales::Unit::of(block_scales), sources(order));
+        let mut packed = packer.arena.zeros(tiles * cells * CELL_LINES * 64);
+        let mut scales = packer.arena.zeros(tiles * cells * size_of::<Scales>());
+        let all_scales = Split::new(scales.elements_mut::<Scales>());
+        by_tile(packer.threads, packed.lines_mut(), cells * CELL_LINES, &|tile, lines| {
             // SAFETY: each tile is handed out once.
             let scales = unsafe { all_scales.part(tile * cells, cells) };
             for r in 0..ROWS.min(rows - tile * ROWS) {
                 let row = tile * ROWS + r;
                 let bytes = &codes[row * cols / 2..][..cols / 2];
                 for (cell, lines) in bytes.chunks(CELL / 2).zip(lines.as_chunks_mut::<CELL_LINES>().0) {
-                    interleave(cell, order, r, lines);
+                    interleave(cell, &sources, r, lines);
                 }
                 for (b, &code) in block_scales[row * blocks..][..blocks].iter().enumerate() {
                     scales[b / 2][2 * r + b % 2] = unit.code(code);
@@ -77,7 +76,7 @@ impl Nvfp4Tiles {
 
     fn tile(&self, tile: usize) -> Tile<'_> {
         let codes = &self.codes.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
-        Tile { codes, scales: &self.scales[tile * self.cells..][..self.cells], global: self.global }
+        Tile { codes, scales: &self.scales.elements()[tile * self.cells..][..self.cells], global: self.global }
     }
 
     /// Multiplies one row tile with a batch: `cells` are those of `out.len()` tokens.
@@ -122,18 +121,21 @@ impl PanelCell {
     const ZERO: Self = Self { weights: [[[0; 32]; 2]; 8], scales: [[0; 16]; 2] };
 }
 
+/// For each two bytes of a row in a tile's cell, the byte of the checkpoint that has their low nibbles, and that with the high ones.
+fn sources(order: Order) -> [[usize; 2]; 8] {
+    // Two neighbours in a cell are neighbours in the checkpoint's byte.
+    std::array::from_fn(|i| [order.column(2 * i) / 2, order.column(16 + 2 * i) / 2])
+}
+
 /// Spreads up to 32 codes of a row, two a byte, over a cell's lines.
-fn interleave(cell: &[u8], order: Order, r: usize, lines: &mut [[u8; 64]; CELL_LINES]) {
+fn interleave(cell: &[u8], sources: &[[usize; 2]; 8], r: usize, lines: &mut [[u8; 64]; CELL_LINES]) {
     let mut bytes = [0u8; CELL / 2];
     bytes[..cell.len()].copy_from_slice(cell);
-    for (p, line) in lines.iter_mut().enumerate() {
-        for t in [0, 2] {
-            // Two neighbours in a place's byte are neighbours in the checkpoint's.
-            let low = bytes[order.column(4 * p + t) / 2];
-            let high = bytes[order.column(16 + 4 * p + t) / 2];
-            line[4 * r + t] = (low & 15) | high << 4;
-            line[4 * r + t + 1] = low >> 4 | (high & 0xf0);
-        }
+    for (i, &[low, high]) in sources.iter().enumerate() {
+        let (low, high) = (bytes[low & 15], bytes[high & 15]);
+        let to = &mut lines[i / 2][4 * r + i % 2 * 2..][..2];
+        to[0] = (low & 15) | high << 4;
+        to[1] = low >> 4 | (high & 0xf0);
     }
 }
 
@@ -166,6 +168,8 @@ fn portable(tile: Tile<'_>, order: Order, cells: &[Cell], out: &mut [Column]) {
 mod tests {
     use super::*;
     use crate::cpu::cells::{CellRow, fill};
+    use crate::cpu::memory::Arena;
+    use crate::cpu::threads::Threads;
     use crate::fp8::e4m3_to_f32;
     use crate::nvfp4::E2M1;
 
@@ -181,13 +185,14 @@ mod tests {
 
     /// Results of every row and token with an instruction set.
     fn product(isa: Isa, (rows, cols): (usize, usize), codes: &[u8], scales: &[u8], x: &[f32]) -> Vec<Vec<u32>> {
-        let mut threads = Threads::new(1).unwrap();
-        let w = Nvfp4Tiles::pack((&mut threads, isa), (rows, cols), codes, scales, 0.01);
+        let (threads, arena) = (&mut Threads::new(1).unwrap(), &mut Arena::default());
+        let w = Nvfp4Tiles::pack(&mut Packer { threads, arena, isa }, (rows, cols), codes, scales, 0.01);
         let (n, count) = (x.len() / cols, cells_of(cols));
         let mut cells = vec![Cell::default(); n * count];
         let all = Split::new(&mut cells);
         for (row, x) in x.chunks_exact(cols).enumerate() {
-            fill(isa, x, 0, CellRow { cells: &all, order: Order::of(isa), rows: n, count, row });
+            // SAFETY: there is one thread.
+            unsafe { fill(isa, x, 0, CellRow { cells: &all, order: Order::of(isa), rows: n, count, row }) };
         }
         let mut out = vec![Vec::new(); n];
         for tile in 0..rows.div_ceil(ROWS) {

@@ -1,8 +1,18 @@
 //! Repacking at load: row tiles are filled by all threads at once.
 
 use super::ROWS;
+use crate::cpu::isa::Isa;
+use crate::cpu::memory::Arena;
 use crate::cpu::shared::Split;
 use crate::cpu::threads::Threads;
+
+/// What repacking takes.
+pub(crate) struct Packer<'a> {
+    pub(crate) threads: &'a mut Threads,
+    pub(crate) arena: &'a mut Arena,
+    /// Whose kernels will read the tiles.
+    pub(crate) isa: Isa,
+}
 
 /// A part of a tile's memory, by tile.
 pub(super) type Fill<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);

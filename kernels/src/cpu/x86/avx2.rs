@@ -11,7 +11,7 @@ use crate::cpu::linear::Column;
 use crate::cpu::linear::nvfp4::{PanelCell, Scales, Tile};
 
 /// A result of eight rows and of the other eight, for `M` tokens.
-type Both<V, const M: usize> = [[V; 2]; M];
+pub(super) type Both<V, const M: usize> = [[V; 2]; M];
 
 /// NVFP4 tile times up to four tokens; see `linear/nvfp4.rs`.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -46,6 +46,8 @@ fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Colum
 pub(crate) fn nvfp4_panel(tile: Tile<'_>, panel: &mut [PanelCell], cells: &[Cell], out: &mut [Column]) {
     for ((lines, scales), to) in tile.codes.as_chunks::<4>().0.iter().zip(tile.scales).zip(&mut *panel) {
         for (p, line) in lines.iter().enumerate() {
+            // The next tile comes from memory while this one is multiplied.
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(size_of_val(tile.codes)));
             let [low, high] = decode(line);
             store_pair(&mut to.weights[p], low);
             store_pair(&mut to.weights[p + 4], high);

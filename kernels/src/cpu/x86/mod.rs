@@ -2,9 +2,11 @@
 
 pub(crate) mod avx2;
 mod avx2_int8;
+mod avx2_quantize;
 pub(crate) mod avx512;
 
 pub(crate) use avx2_int8::int8 as avx2_int8;
+pub(crate) use avx2_quantize::quantize as avx2_quantize;
 
 /// Twice the E2M1 numbers plus 12, as a shuffle table.
 const BIASED: [i8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
