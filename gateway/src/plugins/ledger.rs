@@ -9,6 +9,7 @@ use super::ask::Answer;
 use super::bindings::types as wit;
 use super::brief::{Brief, Place};
 use super::event::Event;
+use super::growing::Growing;
 
 /// Bytes that a plugin may return for each byte it was given. JSON escapes take six, and a malformed call may be
 /// returned a second time as raw text.
@@ -31,11 +32,20 @@ pub(super) struct Ledger {
     notes: u32,
     held: usize,
     next_call: u32,
-    /// Calls that have not ended, and their arguments.
-    open: Vec<(u32, String)>,
+    /// The call that began last, unless it has ended.
+    current: Option<Call>,
+    /// Calls that began before it and have not ended.
+    earlier: Vec<Call>,
     broken: u64,
     /// Nobody gains by finding two answers with one digest, so it need not be a strong one.
     digest: FxHasher,
+}
+
+/// A call that has not ended.
+struct Call {
+    index: u32,
+    /// What has come of its JSON.
+    arguments: Growing,
 }
 
 impl Ledger {
@@ -71,16 +81,25 @@ impl Ledger {
         }
     }
 
+    /// Takes one text: what nearly every answer is.
     fn text(&mut self, place: Place, text: &str) -> Result<Vec<Event>, String> {
-        let text = text.to_owned();
+        self.book(text.len())?;
+        (place as u8, text).hash(&mut self.digest);
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let text = || text.to_owned();
         let event = match place {
-            Place::Content => Event::Content(text),
-            Place::Reasoning => Event::Reasoning(text),
-            Place::Arguments => Event::ToolArgs { index: self.next_call.saturating_sub(1), delta: text },
+            Place::Content => Event::Content(text()),
+            Place::Reasoning => Event::Reasoning(text()),
+            Place::Arguments => {
+                let index = self.next_call.saturating_sub(1);
+                let delta = text();
+                self.arguments(index, &delta)?;
+                Event::ToolArgs { index, delta }
+            }
         };
-        let mut events = Vec::with_capacity(1);
-        self.take(event, &mut events)?;
-        Ok(events)
+        Ok(vec![event])
     }
 
     fn step(&mut self, step: wit::Step, text: &str) -> Result<Vec<Event>, String> {
@@ -103,19 +122,43 @@ impl Ledger {
 
     fn take(&mut self, event: Event, events: &mut Vec<Event>) -> Result<(), String> {
         event.hash(&mut self.digest);
+        self.book(event.len())?;
+        if let Some(event) = self.check(event)? {
+            events.push(event);
+        }
+        Ok(())
+    }
+
+    /// Books an event with so many bytes of text.
+    fn book(&mut self, bytes: usize) -> Result<(), String> {
         self.held = 0;
         self.events += 1;
-        self.returned += event.len() as u64;
+        self.returned += bytes as u64;
         if self.events > 4 * self.pushed + FREE_EVENTS {
             return Err(format!("{} events for {} bytes of text", self.events, self.pushed));
         }
         if self.returned > MAX_EXPANSION * self.pushed + FREE_BYTES {
             return Err(format!("{} bytes returned for {} bytes of text", self.returned, self.pushed));
         }
-        if let Some(event) = self.check(event)? {
-            events.push(event);
-        }
         Ok(())
+    }
+
+    /// Books a piece of a call's arguments.
+    fn arguments(&mut self, index: u32, delta: &str) -> Result<(), String> {
+        let mut open = self.current.iter_mut().chain(&mut self.earlier);
+        let Some(call) = open.find(|call| call.index == index) else {
+            return Err(format!("tool-args for call {index}, which is not open"));
+        };
+        call.arguments.push(delta.as_bytes());
+        Ok(())
+    }
+
+    fn close(&mut self, index: u32) -> Option<Call> {
+        if let Some(call) = self.current.take_if(|call| call.index == index) {
+            return Some(call);
+        }
+        let place = self.earlier.iter().position(|call| call.index == index)?;
+        Some(self.earlier.swap_remove(place))
     }
 
     fn check(&mut self, event: Event) -> Result<Option<Event>, String> {
@@ -128,20 +171,15 @@ impl Ledger {
                     return Err("tool-start without a name".to_owned());
                 }
                 self.next_call += 1;
-                self.open.push((*index, String::new()));
+                let call = Call { index: *index, arguments: Growing::default() };
+                self.earlier.extend(self.current.replace(call));
             }
-            Event::ToolArgs { index, delta } => {
-                let Some((_, arguments)) = self.open.iter_mut().find(|(own, _)| own == index) else {
-                    return Err(format!("tool-args for call {index}, which is not open"));
-                };
-                arguments.push_str(delta);
-            }
+            Event::ToolArgs { index, delta } => self.arguments(*index, delta)?,
             Event::ToolEnd { index } => {
-                let Some(place) = self.open.iter().position(|(own, _)| own == index) else {
+                let Some(call) = self.close(*index) else {
                     return Err(format!("tool-end for call {index}, which is not open"));
                 };
-                let (_, arguments) = self.open.swap_remove(place);
-                if let Err(reason) = one_object(&arguments) {
+                if let Err(reason) = one_object(&call.arguments.into_joined()) {
                     self.broken += 1;
                     return Ok(Some(Event::ToolBroken { index: *index, reason }));
                 }
@@ -172,11 +210,12 @@ impl Ledger {
 }
 
 /// Whether `text` is one JSON object; numbers are not evaluated, so that no digit is lost.
-fn one_object(text: &str) -> Result<(), String> {
-    if !text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{') {
+fn one_object(text: &[u8]) -> Result<(), String> {
+    let begins = text.iter().find(|byte| !b" \t\n\r".contains(byte));
+    if begins != Some(&b'{') {
         return Err("the arguments are not a JSON object".to_owned());
     }
-    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|error| format!("the arguments are not JSON: {error}"))
+    serde_json::from_slice::<IgnoredAny>(text).map(drop).map_err(|error| format!("the arguments are not JSON: {error}"))
 }
 
 impl From<wit::Event> for Event {

@@ -19,6 +19,7 @@ mod descriptor;
 mod error;
 mod event;
 mod folder;
+mod growing;
 mod guest;
 mod host;
 mod ledger;

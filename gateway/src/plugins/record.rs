@@ -1,12 +1,12 @@
 //! What was given to a parser, kept so that the stream can be given to another parser.
 
+use super::growing::Growing;
+
 /// The pushes of one stream, in order.
-///
-/// One buffer: each push touches its end and nothing else, because thousands of streams live and the caches are small.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// For each push: the length of its text, the number of its ids, the text, the ids.
-    log: Vec<u8>,
+    /// For each push: the length of its text times two, one more if it has ids; then their number; the text, the ids.
+    log: Growing,
     pushes: usize,
     /// Bytes of text and ids.
     kept: usize,
@@ -29,10 +29,14 @@ impl Record {
             *self = Self { limit: self.limit, lost: true, ..Self::default() };
             return;
         }
-        number(&mut self.log, text.len());
-        number(&mut self.log, ids.len());
-        self.log.extend_from_slice(text.as_bytes());
-        self.log.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        number(&mut self.log, text.len() << 1 | usize::from(!ids.is_empty()));
+        if !ids.is_empty() {
+            number(&mut self.log, ids.len());
+        }
+        self.log.push(text.as_bytes());
+        for id in ids {
+            self.log.push(&id.to_le_bytes());
+        }
         self.pushes += 1;
     }
 
@@ -46,40 +50,43 @@ impl Record {
         self.pushes
     }
 
-    /// The pushes.
-    pub(super) fn pushes(&self) -> Pushes<'_> {
-        Pushes { log: &self.log }
+    /// The pushes, to walk over.
+    pub(super) fn pushes(&self) -> Pushes {
+        Pushes { log: self.log.joined() }
     }
 
     /// The text from the n-th push on; empty if the record was given up.
     pub(super) fn text_from(&self, n: usize) -> String {
-        self.pushes().skip(n).map(|(text, _)| text).collect()
+        self.pushes().iter().skip(n).map(|(text, _)| text).collect()
     }
 }
 
-/// Walks over the pushes of a record.
-pub(super) struct Pushes<'a> {
-    log: &'a [u8],
+/// The pushes of a record.
+pub(super) struct Pushes {
+    log: Vec<u8>,
 }
 
-impl<'a> Iterator for Pushes<'a> {
-    type Item = (&'a str, Vec<u32>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (text, ids) = (read(&mut self.log)?, read(&mut self.log)?);
-        let text = std::str::from_utf8(self.log.split_off(..text)?).ok()?;
-        let ids = self.log.split_off(..ids * size_of::<u32>())?.as_chunks().0;
-        Some((text, ids.iter().map(|id| u32::from_le_bytes(*id)).collect()))
+impl Pushes {
+    /// Text and ids of each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Vec<u32>)> {
+        let mut log = self.log.as_slice();
+        std::iter::from_fn(move || {
+            let head = read(&mut log)?;
+            let ids = if head & 1 == 1 { read(&mut log)? } else { 0 };
+            let text = std::str::from_utf8(log.split_off(..head >> 1)?).ok()?;
+            let ids = log.split_off(..ids * size_of::<u32>())?.as_chunks().0;
+            Some((text, ids.iter().map(|id| u32::from_le_bytes(*id)).collect()))
+        })
     }
 }
 
 /// Seven bits a byte, the last byte has the eighth bit clear: most lengths take one.
-fn number(log: &mut Vec<u8>, mut number: usize) {
+fn number(log: &mut Growing, mut number: usize) {
     while number > 0x7f {
-        log.push(number as u8 | 0x80);
+        log.push(&[number as u8 | 0x80]);
         number >>= 7;
     }
-    log.push(number as u8);
+    log.push(&[number as u8]);
 }
 
 fn read(log: &mut &[u8]) -> Option<usize> {
@@ -107,7 +114,8 @@ mod tests {
         for (text, ids) in pushes {
             record.add(text, ids);
         }
-        let back: Vec<_> = record.pushes().collect();
+        let kept = record.pushes();
+        let back: Vec<_> = kept.iter().collect();
         assert_eq!(back.len(), record.len());
         for (n, ((text, ids), (wanted, wanted_ids))) in back.iter().zip(pushes).enumerate() {
             assert_eq!((*text, ids.as_slice()), (wanted, wanted_ids), "push {n}");

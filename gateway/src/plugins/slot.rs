@@ -105,7 +105,7 @@ pub(super) struct Seat {
     pub(super) parser: ResourceAny,
     /// How the guest's `brief` face knows the parser, if it has that face.
     pub(super) number: Option<u32>,
-    tools: Option<[u8; 32]>,
+    tools: Option<Box<[u8; 32]>>,
     budget: Duration,
 }
 
@@ -117,7 +117,7 @@ impl Seat {
         tools: Option<&ToolSet>,
         budget: Duration,
     ) -> Result<Self, Lost> {
-        let key = tools.map(|tools| tools.key);
+        let key = tools.map(|tools| Box::new(tools.key));
         let handle = match tools {
             Some(tools) => Some(slot.toolset(tools, budget)?),
             None => None,

@@ -248,7 +248,8 @@ impl Stream {
             Ask::Finish(_) => self.record.len(),
         };
         let mut ledger = Ledger::default();
-        let mut pushes = self.record.pushes();
+        let pushes = self.record.pushes();
+        let mut pushes = pushes.iter();
         for (text, ids) in pushes.by_ref().take(before) {
             ledger.pushed(text.len());
             let answer = ask_seat(seat, &self.version, Ask::Push, text, &ids)?;
