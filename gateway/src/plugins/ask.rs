@@ -53,7 +53,7 @@ impl From<Lost> for Again {
 
 pub(super) fn ask_seat(seat: &Seat, version: &Version, ask: Ask<'_>, text: &str, ids: &[u32]) -> Result<Answer, Lost> {
     seat.enter(version.push_budget(), |guest, parser| {
-        if let (Ask::Push, [], true, Some(number)) = (ask, ids, brief::fits(text), seat.number)
+        if let (Ask::Push, [], Some(number)) = (ask, ids, seat.number)
             && let Some(answer) = brief::push(guest, number, text)
         {
             return answer.map(Answer::Brief);

@@ -1,5 +1,6 @@
-//! Pushes in registers, for plugins with the `brief` face: most deltas are a token, and nothing is allocated for them in the
-//! guest or carried through its memory.
+//! Pushes that are answered by one word, for plugins with the `brief` face: most deltas are a token, and nothing is allocated
+//! for them in the guest or carried through its memory. A longer text is carried in, by the `terse` face, and its answer is not
+//! carried out.
 
 use super::bindings::types as wit;
 use super::guest::Guest;
@@ -45,29 +46,39 @@ impl Short {
     }
 }
 
-/// Whether `text` can be pushed this way.
-pub(super) fn fits(text: &str) -> bool {
-    (1..=BYTES).contains(&text.len())
-}
-
-/// Pushes a text that [`fits`]; none if the plugin lacks the face.
+/// Pushes `text`; none if the plugin lacks the face for it.
 pub(super) fn push(guest: &mut Guest, number: u32, text: &str) -> Option<wasmtime::Result<Brief>> {
-    let Guest { store, brief, .. } = guest;
+    let Guest { store, brief, terse, .. } = guest;
     let brief = brief.as_ref()?;
-    let mut bytes = [0; BYTES];
-    bytes[..text.len()].copy_from_slice(text.as_bytes());
-    let mut words = [0; WORDS];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
-    let length = u32::try_from(text.len()).unwrap_or_default();
-    let answer = brief.call_push(&mut *store, number, length, w0, w1, w2, w3, w4, w5, w6, w7);
+    let answer = match (words(text), terse) {
+        (Some([w0, w1, w2, w3, w4, w5, w6, w7]), _) => {
+            let length = text.len() as u32;
+            brief.call_push(&mut *store, number, length, w0, w1, w2, w3, w4, w5, w6, w7)
+        }
+        (None, Some(terse)) if !text.is_empty() => terse.call_push(&mut *store, number, text),
+        (None, _) => return None,
+    };
     Some(answer.and_then(|answer| match read(answer) {
         Some(brief) => Ok(brief),
         None if answer == LEFT => brief.call_take(store, number).map(Brief::Events),
         None => Err(wasmtime::format_err!("{answer:#x} is no answer to a brief push")),
     }))
+}
+
+/// A text of 1 to 64 bytes in words.
+fn words(text: &str) -> Option<[u64; WORDS]> {
+    if !(1..=BYTES).contains(&text.len()) {
+        return None;
+    }
+    let mut words = [0; WORDS];
+    let (whole, rest) = text.as_bytes().as_chunks::<8>();
+    for (word, bytes) in words.iter_mut().zip(whole) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    if let Some(last) = words.get_mut(whole.len()) {
+        *last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    Some(words)
 }
 
 /// The answer that says that there are events to take.
@@ -119,7 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_one_to_sixty_four_bytes() {
-        assert!(!fits("") && fits("a") && fits(&"é".repeat(32)) && !fits(&"a".repeat(65)));
+    fn texts_of_one_to_sixty_four_bytes_are_words() {
+        assert!(words("").is_none() && words(&"a".repeat(65)).is_none());
+        for length in 1..=64 {
+            let text: String = ('!'..).take(length).collect();
+            let bytes: Vec<u8> = words(&text).unwrap().iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!((&bytes[..length], bytes[length..].iter().any(|byte| *byte != 0)), (text.as_bytes(), false));
+        }
     }
 }

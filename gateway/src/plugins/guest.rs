@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wasmtime::component::{Component, InstancePre, Linker};
 use wasmtime::{Engine, ResourceLimiter, Store, StoreContextMut, Trap, UpdateDeadline};
 
-use super::bindings::{brief, grammar, meta, parse, render};
+use super::bindings::{brief, grammar, meta, parse, render, terse};
 use super::error::{Cause, RefusedReason};
 use super::host::{TICK, TICK_MILLIS};
 use super::settings::Settings;
@@ -17,6 +17,7 @@ pub(super) struct Code {
     meta: meta::GuestIndices,
     parse: parse::GuestIndices,
     brief: Option<brief::GuestIndices>,
+    terse: Option<terse::GuestIndices>,
     grammar: Option<grammar::GuestIndices>,
     render: Option<render::GuestIndices>,
 }
@@ -53,6 +54,12 @@ impl Code {
             meta: meta::GuestIndices::new(&pre).map_err(wrong("meta"))?,
             parse: parse::GuestIndices::new(&pre).map_err(wrong("parse"))?,
             brief: if has("brief") { Some(brief::GuestIndices::new(&pre).map_err(wrong("brief"))?) } else { None },
+            // It takes its parsers' numbers from `brief`.
+            terse: if has("brief") && has("terse") {
+                Some(terse::GuestIndices::new(&pre).map_err(wrong("terse"))?)
+            } else {
+                None
+            },
             grammar: if has("grammar") {
                 Some(grammar::GuestIndices::new(&pre).map_err(wrong("grammar"))?)
             } else {
@@ -86,6 +93,7 @@ pub(super) struct Guest {
     pub(super) meta: meta::Guest,
     pub(super) parse: parse::Guest,
     pub(super) brief: Option<brief::Guest>,
+    pub(super) terse: Option<terse::Guest>,
     pub(super) grammar: Option<grammar::Guest>,
     pub(super) render: Option<render::Guest>,
 }
@@ -109,6 +117,10 @@ impl Guest {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("brief"))?),
             None => None,
         };
+        let terse = match &code.terse {
+            Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("terse"))?),
+            None => None,
+        };
         let grammar = match &code.grammar {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("grammar"))?),
             None => None,
@@ -117,7 +129,7 @@ impl Guest {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("render"))?),
             None => None,
         };
-        Ok(Self { store, meta, parse, brief, grammar, render })
+        Ok(Self { store, meta, parse, brief, terse, grammar, render })
     }
 
     /// Runs one call into the guest, with `budget` of CPU time from now.

@@ -7,6 +7,7 @@ use crate::event::{Channel, Event, FinishReason, Step, StopCause, Tail};
 pub use crate::layout::{AfterCalls, Layout, Trim};
 use crate::limit::limit;
 use crate::prose::Newlines;
+use crate::spare;
 
 /// Longest run of layout that is withheld.
 const MAX_PENDING: usize = limit(256);
@@ -224,9 +225,19 @@ impl Emitter {
             (Channel::Content, Some(Event::Content(last))) | (Channel::Reasoning, Some(Event::Reasoning(last))) => {
                 last.push_str(text);
             }
-            (Channel::Content, _) => self.events.push(Event::Content(text.to_owned())),
-            (Channel::Reasoning, _) => self.events.push(Event::Reasoning(text.to_owned())),
+            (channel, _) => {
+                let mut all = spare::text();
+                all.push_str(text);
+                self.add(if channel == Channel::Content { Event::Content(all) } else { Event::Reasoning(all) });
+            }
         }
+    }
+
+    fn add(&mut self, event: Event) {
+        if self.events.capacity() == 0 {
+            self.events = spare::events();
+        }
+        self.events.push(event);
     }
 
     /// Following text goes to `channel`; layout at the border is dropped.
@@ -296,10 +307,10 @@ impl Emitter {
         {
             return write(delta);
         }
-        let mut delta = String::new();
+        let mut delta = spare::text();
         let result = write(&mut delta);
         if !delta.is_empty() {
-            self.events.push(Event::ToolArgs { index, delta });
+            self.add(Event::ToolArgs { index, delta });
         }
         result
     }

@@ -25,6 +25,7 @@ mod limit;
 mod prose;
 pub mod python;
 pub mod scan;
+mod spare;
 pub mod stream;
 pub mod syntax;
 pub mod tags;

@@ -338,11 +338,10 @@ impl ChannelMachine {
     }
 
     fn feed(&mut self, text: &str) {
-        let mut input = std::mem::take(&mut self.held);
-        input.push_str(text);
-        let read = self.drive(&input, false);
-        input.drain(..read);
-        self.held = input;
+        let joined = (!self.held.is_empty()).then(|| std::mem::take(&mut self.held) + text);
+        let input = joined.as_deref().unwrap_or(text);
+        let read = self.drive(input, false);
+        self.held = input[read..].to_owned();
     }
 }
 

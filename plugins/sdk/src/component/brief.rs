@@ -1,8 +1,9 @@
-//! Pushes in registers: a token's text comes as machine words, and what it came to goes back as one.
+//! Pushes whose answer is one machine word; the text of a token comes in words, too.
 
-use super::exports::sluicegate::format::{brief, parse, types as t};
+use super::exports::sluicegate::format::{brief, parse, terse, types as t};
 use super::{Component, Entry, Stream, event, parsers};
 use crate::event::{Channel, Event, Step};
+use crate::spare;
 
 /// Bytes that the words of a push hold.
 const BYTES: usize = 64;
@@ -29,22 +30,39 @@ impl<E: Entry> brief::Guest for Component<E> {
             place.copy_from_slice(&word.to_le_bytes());
         }
         let text = bytes.get(..length as usize).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
-        let push = |parser: &mut parsers::Parser| match parser.machine.push(text) {
-            Step::Hold => HOLD,
-            Step::Pass(Channel::Content) => SAME + CONTENT,
-            Step::Pass(Channel::Reasoning) => SAME + REASONING,
-            Step::Events(events) => short(&events, text).unwrap_or_else(|| {
-                parser.left = events;
-                LEFT
-            }),
-        };
-        parsers::with(number, push, HOLD)
+        answer(number, text)
     }
 
     fn take(number: u32) -> Vec<t::Event> {
         let left = parsers::with(number, |parser| std::mem::take(&mut parser.left), Vec::new());
         left.into_iter().map(event).collect()
     }
+}
+
+impl<E: Entry> terse::Guest for Component<E> {
+    fn push(number: u32, text: String) -> u64 {
+        answer(number, &text)
+    }
+}
+
+/// Pushes `text` to a parser.
+fn answer(number: u32, text: &str) -> u64 {
+    let push = |parser: &mut parsers::Parser| match parser.machine.push(text) {
+        Step::Hold => HOLD,
+        Step::Pass(Channel::Content) => SAME + CONTENT,
+        Step::Pass(Channel::Reasoning) => SAME + REASONING,
+        Step::Events(events) => match short(&events, text) {
+            Some(answer) => {
+                spare::give(events);
+                answer
+            }
+            None => {
+                parser.left = events;
+                LEFT
+            }
+        },
+    };
+    parsers::with(number, push, HOLD)
 }
 
 /// The answer that says the same as `events`, if one does.
@@ -55,13 +73,19 @@ fn short(events: &[Event], text: &str) -> Option<u64> {
         [Event::ToolArgs { delta, .. }] => (ARGUMENTS, delta),
         _ => return None,
     };
-    if given == text {
+    if same(given.as_bytes(), text.as_bytes()) {
         return Some(SAME + kind);
     }
     if given.is_empty() || given.len() > SHORT {
         return None;
     }
-    let mut word = [0; 8];
-    word[1..=given.len()].copy_from_slice(given.as_bytes());
-    Some(u64::from_le_bytes(word) | (given.len() as u64) << 4 | (TEXT + kind))
+    let word = given.bytes().rev().fold(0, |word, byte| word << 8 | u64::from(byte));
+    Some(word << 8 | (given.len() as u64) << 4 | (TEXT + kind))
+}
+
+/// Equality by words: what slices compare by goes byte by byte on this target.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let words = || a.iter().zip(b).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b));
+    a.len() == b.len() && a_rest.len() == b_rest.len() && words() && a_rest.iter().eq(b_rest)
 }

@@ -1,12 +1,34 @@
 //! JSON strings: escaping raw text and decoding a literal.
 
 /// How many bytes stand before the first that a JSON string can't hold as it is: a quote, a backslash, a control
-/// character. In blocks without branches, which compilers turn into vector code.
+/// character. In blocks without branches, which compilers turn into vector code; without closures, whose callers lie in the
+/// standard library and are built for WebAssembly without vectors.
+#[cfg_attr(target_arch = "wasm32", target_feature(enable = "simd128"))]
 pub(crate) fn plain(bytes: &[u8]) -> usize {
-    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    let any = |block: &[u8]| block.iter().fold(false, |any, byte| any | special(*byte));
-    let clear = bytes.chunks_exact(16).take_while(|block| !any(block)).count() * 16;
-    clear + bytes[clear..].iter().position(|byte| special(*byte)).unwrap_or(bytes.len() - clear)
+    let mut rest = bytes;
+    while let Some((block, later)) = rest.split_first_chunk::<16>() {
+        let mut any = false;
+        for byte in block {
+            any |= is_special(*byte);
+        }
+        if any {
+            break;
+        }
+        rest = later;
+    }
+    let mut clear = bytes.len() - rest.len();
+    for byte in &bytes[clear..] {
+        if is_special(*byte) {
+            break;
+        }
+        clear += 1;
+    }
+    clear
+}
+
+#[inline(always)]
+fn is_special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 /// Appends `text` escaped as the inside of a JSON string. Non-ASCII stays as it is.
