@@ -1,5 +1,6 @@
 //! The executor's contract: one device with one model's weights and KV pools, that runs plans and decides nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::api::{Logprobs, Sampling};
@@ -50,8 +51,17 @@ impl CacheSpec {
     /// Bytes that one block holds over all pools.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
+        self.pool_bytes(0..self.pools.len())
+    }
+
+    /// Bytes that one block holds in these pools.
+    ///
+    /// # Panics
+    /// If there are no such pools.
+    #[must_use]
+    pub fn pool_bytes(&self, pools: Range<usize>) -> usize {
         let rows = |p: &PoolSpec| self.block_tokens as usize / p.tokens_per_row as usize * p.row_bytes as usize;
-        self.pools.iter().map(rows).sum()
+        self.pools[pools].iter().map(rows).sum()
     }
 
     /// Bytes of state that one sequence holds.
@@ -189,11 +199,36 @@ pub enum ExecError {
     Device(String),
 }
 
+/// What a device keeps of sequences, to be copied out.
+pub trait CacheReader {
+    /// What there is.
+    fn cache(&self) -> &CacheSpec;
+    /// Copies these pools of a block out, `CacheSpec::pool_bytes` long, in declaration order.
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]);
+    /// Copies a sequence's state out, `CacheSpec::state_bytes` long.
+    fn read_state(&self, slot: u32, out: &mut [u8]);
+    /// Copies all pools of a block out.
+    fn read_block(&self, block: u32, out: &mut [u8]) {
+        self.read_pools(block, 0..self.cache().pools.len(), out);
+    }
+}
+
+/// Sees layers complete while a step runs.
+pub trait Watch {
+    /// Every row of the step is complete in every pool of the first `layers` layers. Of the other layers nothing is known.
+    fn layers_done(&mut self, layers: u32, device: &dyn CacheReader);
+}
+
+/// Nobody looks.
+impl Watch for () {
+    fn layers_done(&mut self, _: u32, _: &dyn CacheReader) {}
+}
+
 /// A device with a model. Owned by one worker thread; every method is synchronous.
 ///
 /// Output of a row depends on its sequence's tokens and on nothing else: not on the other rows of the plan, not on
 /// how a prompt was cut into chunks, not on which blocks or slots hold it.
-pub trait Executor: Send {
+pub trait Executor: CacheReader + Send {
     /// The model.
     fn model(&self) -> &ModelSpec;
     /// What is allocated.
@@ -203,6 +238,15 @@ pub trait Executor: Send {
     /// # Errors
     /// See [`ExecError`].
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError>;
+    /// Like [`Self::run`], and tells `watch` of layers that are complete before the step is: by default, or where a device can't
+    /// tell, of none.
+    ///
+    /// # Errors
+    /// See [`ExecError`].
+    fn run_watched(&mut self, plan: &Plan, out: &mut Vec<Sampled>, watch: &mut dyn Watch) -> Result<(), ExecError> {
+        let _ = watch;
+        self.run(plan, out)
+    }
     /// Runs the model's drafting layer over one row of each sequence, its last token, and draws a guess at the token after it for
     /// each sample row as [`Self::run`] would draw the token. What it leaves in the blocks, `run` writes again. Not cheaper than its
     /// contract: [`Self::drafter`] says whether there is such a layer.
@@ -219,12 +263,13 @@ pub trait Executor: Send {
     }
     /// Clears a state slot for a new sequence.
     fn reset_slot(&mut self, slot: u32);
-    /// Copies all pools of a block out, `CacheSpec::block_bytes` long, pools in declaration order.
-    fn read_block(&self, block: u32, out: &mut [u8]);
+    /// Writes these pools of a block, as [`CacheReader::read_pools`] gives them.
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]);
     /// Writes all pools of a block.
-    fn write_block(&mut self, block: u32, bytes: &[u8]);
-    /// Copies a sequence's state out, `CacheSpec::state_bytes` long.
-    fn read_state(&self, slot: u32, out: &mut [u8]);
+    fn write_block(&mut self, block: u32, bytes: &[u8]) {
+        let pools = 0..self.cache().pools.len();
+        self.write_pools(block, pools, bytes);
+    }
     /// Writes a sequence's state.
     fn write_state(&mut self, slot: u32, bytes: &[u8]);
     /// A description by which another executor with the same model, in this process or in another of this machine, can read this
@@ -244,13 +289,18 @@ pub trait Executor: Send {
         let _ = export;
         no_peers()
     }
-    /// Starts to copy all pools of a block of another executor into one of this. They are here after [`Self::settle`], and until then
+    /// Starts to copy these pools of a block of another executor into one of this. They are here after [`Self::settle`], and until then
     /// neither may be written.
     ///
     /// # Errors
     /// [`ExecError::Device`].
-    fn pull_block(&mut self, from: &PeerPools, theirs: u32, mine: u32) -> Result<(), ExecError> {
-        let _ = (from, theirs, mine);
+    fn pull_pools(
+        &mut self,
+        from: &PeerPools,
+        (theirs, mine): (u32, u32),
+        pools: Range<usize>,
+    ) -> Result<(), ExecError> {
+        let _ = (from, theirs, mine, pools);
         no_peers()
     }
     /// Waits for what was pulled.

@@ -267,6 +267,11 @@ pub trait Ops: Build + MoeOps + HyperOps + SparseOps + DrawOps + PeerOps + Send 
     /// Copies the rows to sample: `out` has [`Rows::Samples`], `x` has [`Rows::Batch`].
     fn gather(&mut self, x: Act, out: Act);
 
+    /// Whether an operation is over when its call returns, so that what is cached can be read between two of them.
+    fn is_eager(&self) -> bool {
+        false
+    }
+
     /// Waits for the step and shows a buffer: `rows x stride`, of which the first `width` columns of each row are its own.
     /// The caller may overwrite it.
     ///

@@ -17,6 +17,7 @@ mod tests;
 pub(crate) use slot::Slot;
 pub(crate) use table::BlockTable;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::exec::{CacheSpec, Capacity, ExecError, Executor, PeerPools};
@@ -178,29 +179,34 @@ impl Kv<'_> {
         BlockTable::new(self.memory.block_tokens, Chain::new(None), false)
     }
 
-    /// Writes every pool of one block of a table. False if there is no such block or the size is wrong.
-    pub(crate) fn write_block(&mut self, table: &BlockTable, index: u32, bytes: &[u8]) -> bool {
-        let id = table.readable().ids(table.len() * self.memory.block_tokens).nth(index as usize);
-        match id.filter(|_| bytes.len() == self.memory.block_bytes) {
+    /// Writes some pools of one block of a table. False if there is no such block or the size is wrong.
+    pub(crate) fn write_pools(&mut self, table: &BlockTable, index: usize, pools: Range<usize>, bytes: &[u8]) -> bool {
+        let fits = bytes.len() == self.device.cache().pool_bytes(pools.clone());
+        match self.block(table, index).filter(|_| fits) {
             Some(id) => {
-                self.device.write_block(id, bytes);
+                self.device.write_pools(id, pools, bytes);
                 true
             }
             None => false,
         }
     }
 
-    /// Starts to copy one block of another device into one of a table; it is here after [`Self::settle`].
-    pub(crate) fn pull_block(
+    /// Starts to copy some pools of one block of another device into one of a table; they are here after [`Self::settle`].
+    pub(crate) fn pull_pools(
         &mut self,
-        table: &BlockTable,
-        index: u32,
+        (table, index): (&BlockTable, usize),
+        pools: Range<usize>,
         from: &PeerPools,
         theirs: u32,
     ) -> Result<(), ExecError> {
-        let id = table.readable().ids(table.len() * self.memory.block_tokens).nth(index as usize);
-        let id = id.ok_or_else(|| ExecError::Device(format!("no block was reserved for page {index}")))?;
-        self.device.pull_block(from, theirs, id)
+        let id = self.block(table, index);
+        let id = id.ok_or_else(|| ExecError::Device(format!("no block {index} was reserved")))?;
+        self.device.pull_pools(from, (theirs, id), pools)
+    }
+
+    /// The block at this place of a table, complete or not.
+    fn block(&self, table: &BlockTable, index: usize) -> Option<u32> {
+        table.readable().ids(table.len() * self.memory.block_tokens).nth(index)
     }
 
     /// Waits for what was pulled.
@@ -220,7 +226,9 @@ impl Kv<'_> {
         if !self.grow(&mut table, filled) {
             return Ok(None);
         }
-        let started = (0..).zip(blocks).try_for_each(|(page, &theirs)| self.pull_block(&table, page, from, theirs));
+        let pools = 0..self.device.cache().pools.len();
+        let pull = |(index, &theirs)| self.pull_pools((&table, index), pools.clone(), from, theirs);
+        let started = blocks.iter().enumerate().try_for_each(pull);
         // Whatever was started ends before the table may go.
         let ended = self.settle();
         started.and(ended)?;
@@ -243,11 +251,6 @@ impl Kv<'_> {
             self.device.write_state(slot.id(), state);
         }
         fits
-    }
-
-    /// Bytes of a block over all pools.
-    pub(crate) fn block_bytes(&self) -> usize {
-        self.memory.block_bytes
     }
 
     /// Whether a token is in the model's vocabulary.

@@ -90,6 +90,11 @@ impl BlockTable {
         full.iter().skip(from).filter_map(|e| if let Entry::Ready(b) = e { Some(b.clone()) } else { None }).collect()
     }
 
+    /// Blocks that the first `tokens` tokens fill; with `all` the last one counts even if there is room in it.
+    pub(crate) fn blocks_of(&self, tokens: usize, all: bool) -> usize {
+        if all { tokens.div_ceil(self.block_tokens) } else { tokens / self.block_tokens }
+    }
+
     /// Blocks in the table.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()

@@ -129,14 +129,15 @@ impl<F: FeedForward> Decoder<F> {
         })
     }
 
-    /// Runs the step that the device has begun.
-    pub fn forward<D: Ops>(&self, device: &mut D) {
+    /// Runs the step that the device has begun; `after` is called behind each layer.
+    pub fn forward<D: Ops>(&self, device: &mut D, after: &mut impl FnMut(&D, u32)) {
         self.ends.embed(device, self.x);
-        for layer in &self.layers {
+        for (number, layer) in (0..).zip(&self.layers) {
             device.rms_norm(self.x, layer.attention_norm, self.eps, self.normed);
             layer.attention.forward(device, self.normed, self.heads, self.x);
             device.rms_norm(self.x, layer.feed_norm, self.eps, self.normed);
             layer.feed.forward(device, self.normed, self.inner, self.x);
+            after(device, number);
         }
         self.ends.head(device, self.x);
     }

@@ -84,12 +84,13 @@ impl Model {
         Ok((model, caches))
     }
 
-    /// Runs the step that the device has begun.
-    pub fn forward<D: Ops>(&self, device: &mut D) {
+    /// Runs the step that the device has begun. `after` is called behind each layer, with its number: its operations have been called,
+    /// which an eager device has run by then.
+    pub fn forward<D: Ops>(&self, device: &mut D, after: &mut impl FnMut(&D, u32)) {
         match self {
-            Self::Llama(m) | Self::Qwen3(m) => m.forward(device),
-            Self::Qwen3Moe(m) => m.forward(device),
-            Self::DeepseekV4(m) => m.forward(device),
+            Self::Llama(m) | Self::Qwen3(m) => m.forward(device, after),
+            Self::Qwen3Moe(m) => m.forward(device, after),
+            Self::DeepseekV4(m) => m.forward(device, after),
         }
     }
 

@@ -11,11 +11,13 @@ pub use device::{DeviceId, open};
 pub use open::{CpuRunOptions, open_cpu};
 pub use sluicegate_kernels::cpu::{Arithmetic, Isa};
 
+use std::ops::Range;
+
 use sluicegate_kernels::batch::{Batch, Extent, Pass};
 use sluicegate_kernels::ops::{DeviceError, HostRows, Ops, Step};
 
 use crate::draft::{Drafter, Mtp};
-use crate::exec::{Capacity, ExecError, Executor, ModelSpec, PeerPools, Plan, Sampled};
+use crate::exec::{CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, PeerPools, Plan, Sampled, Watch};
 use crate::layers::Caches;
 use crate::models::Model;
 use crate::sample;
@@ -65,7 +67,7 @@ impl<D: Ops> Runner<D> {
     /// # Errors
     /// See [`ExecError`].
     pub fn logits(&mut self, plan: &Plan) -> Result<HostRows<'_>, ExecError> {
-        self.pass(plan, Pass::Model)
+        self.pass(plan, Pass::Model, &mut ())
     }
 
     /// The same for the drafting layer; see [`Executor::draft`].
@@ -74,7 +76,7 @@ impl<D: Ops> Runner<D> {
     /// See [`ExecError`].
     pub fn draft_logits(&mut self, plan: &Plan) -> Result<HostRows<'_>, ExecError> {
         self.can_draft(plan)?;
-        self.pass(plan, Pass::Draft)
+        self.pass(plan, Pass::Draft, &mut ())
     }
 
     fn can_draft(&self, plan: &Plan) -> Result<(), ExecError> {
@@ -85,13 +87,22 @@ impl<D: Ops> Runner<D> {
         Err(ExecError::BadPlan(what.into()))
     }
 
-    fn draw(&mut self, plan: &Plan, pass: Pass, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+    fn draw(
+        &mut self,
+        plan: &Plan,
+        pass: Pass,
+        out: &mut Vec<Sampled>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ExecError> {
         out.clear();
+        if pass == Pass::Draft {
+            self.can_draft(plan)?;
+        }
         if self.device.can_draw() && plan.samples.iter().any(sample::is_for_device) {
-            return self.draw_there(plan, pass, out);
+            return self.draw_there(plan, pass, out, watch);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut logits = if pass == Pass::Draft { self.draft_logits(plan) } else { self.logits(plan) }?;
+        let mut logits = self.pass(plan, pass, watch)?;
         for (i, row) in plan.samples.iter().enumerate() {
             out.push(sample::sample(logits.row(i), row, &mut scratch));
         }
@@ -100,11 +111,14 @@ impl<D: Ops> Runner<D> {
     }
 
     /// Lets the device draw what it can, and draws the rest from the rows that it shows.
-    fn draw_there(&mut self, plan: &Plan, pass: Pass, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
-        if pass == Pass::Draft {
-            self.can_draft(plan)?;
-        }
-        self.forward(plan, pass)?;
+    fn draw_there(
+        &mut self,
+        plan: &Plan,
+        pass: Pass,
+        out: &mut Vec<Sampled>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ExecError> {
+        self.forward(plan, pass, watch)?;
         let Self { device, model, seen, scratch, drawn, .. } = self;
         seen.count(&plan.samples);
         let mut here = Vec::new();
@@ -118,12 +132,12 @@ impl<D: Ops> Runner<D> {
         Ok(())
     }
 
-    fn pass(&mut self, plan: &Plan, pass: Pass) -> Result<HostRows<'_>, ExecError> {
-        self.forward(plan, pass)?;
+    fn pass(&mut self, plan: &Plan, pass: Pass, watch: &mut dyn Watch) -> Result<HostRows<'_>, ExecError> {
+        self.forward(plan, pass, watch)?;
         self.device.host(self.model.logits()).map_err(failed)
     }
 
-    fn forward(&mut self, plan: &Plan, pass: Pass) -> Result<(), ExecError> {
+    fn forward(&mut self, plan: &Plan, pass: Pass, watch: &mut dyn Watch) -> Result<(), ExecError> {
         self.checker.check(plan).map_err(ExecError::BadPlan)?;
         self.extents.clear();
         self.extents.extend(plan.sequences.iter().map(|s| Extent {
@@ -144,9 +158,16 @@ impl<D: Ops> Runner<D> {
             pass,
         };
         if self.device.begin(&batch).map_err(failed)? == Step::Run {
+            let Self { device, model, caches, .. } = self;
+            let is_eager = device.is_eager();
+            let mut after = |device: &D, layer: u32| {
+                if is_eager {
+                    watch.layers_done(layer + 1, &Held { device, caches });
+                }
+            };
             match pass {
-                Pass::Model => self.model.forward(&mut self.device),
-                Pass::Draft => self.model.draft(&mut self.device),
+                Pass::Model => model.forward(device, &mut after),
+                Pass::Draft => model.draft(device),
             }
         }
         Ok(())
@@ -167,11 +188,15 @@ impl<D: Ops> Executor for Runner<D> {
     }
 
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
-        self.draw(plan, Pass::Model, out)
+        self.draw(plan, Pass::Model, out, &mut ())
+    }
+
+    fn run_watched(&mut self, plan: &Plan, out: &mut Vec<Sampled>, watch: &mut dyn Watch) -> Result<(), ExecError> {
+        self.draw(plan, Pass::Model, out, watch)
     }
 
     fn draft(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
-        self.draw(plan, Pass::Draft, out)
+        self.draw(plan, Pass::Draft, out, &mut ())
     }
 
     fn drafter(&self) -> Option<Box<dyn Drafter>> {
@@ -185,29 +210,11 @@ impl<D: Ops> Executor for Runner<D> {
         }
     }
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        let mut rest = out;
-        for (pool, bytes) in self.pools() {
-            let (part, after) = rest.split_at_mut(bytes);
-            self.device.read_block(pool, block, part);
-            rest = after;
-        }
-    }
-
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
         let mut rest = bytes;
-        for (pool, bytes) in self.pools().collect::<Vec<_>>() {
-            let (part, after) = rest.split_at(bytes);
-            self.device.write_block(pool, block, part);
-            rest = after;
-        }
-    }
-
-    fn read_state(&self, slot: u32, out: &mut [u8]) {
-        let mut rest = out;
-        for (state, spec) in self.caches.states.iter().zip(&self.caches.spec.states) {
-            let (part, after) = rest.split_at_mut(spec.bytes as usize);
-            self.device.read_state(*state, slot, part);
+        for (pool, at) in self.caches.pools[pools.clone()].iter().zip(pools) {
+            let (part, after) = rest.split_at(self.caches.spec.pool_bytes(at..at + 1));
+            self.device.write_block(*pool, block, part);
             rest = after;
         }
     }
@@ -229,8 +236,13 @@ impl<D: Ops> Executor for Runner<D> {
         self.device.reach(export).map_err(failed)
     }
 
-    fn pull_block(&mut self, from: &PeerPools, theirs: u32, mine: u32) -> Result<(), ExecError> {
-        let pools = self.caches.pools.iter();
+    fn pull_pools(
+        &mut self,
+        from: &PeerPools,
+        (theirs, mine): (u32, u32),
+        pools: Range<usize>,
+    ) -> Result<(), ExecError> {
+        let pools = self.caches.pools[pools].iter();
         pools.copied().try_for_each(|pool| self.device.pull_block(from, pool, theirs, mine)).map_err(failed)
     }
 
@@ -239,11 +251,46 @@ impl<D: Ops> Executor for Runner<D> {
     }
 }
 
-impl<D> Runner<D> {
-    /// Pools with their bytes per block, in declaration order.
-    fn pools(&self) -> impl Iterator<Item = (sluicegate_kernels::ops::Pool, usize)> {
-        let spec = &self.caches.spec;
-        let bytes = |p: &crate::exec::PoolSpec| (spec.block_tokens / p.tokens_per_row * p.row_bytes) as usize;
-        self.caches.pools.iter().copied().zip(spec.pools.iter().map(bytes))
+impl<D: Ops> CacheReader for Runner<D> {
+    fn cache(&self) -> &CacheSpec {
+        &self.caches.spec
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        Held { device: &self.device, caches: &self.caches }.read_pools(block, pools, out);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        Held { device: &self.device, caches: &self.caches }.read_state(slot, out);
+    }
+}
+
+/// What a device holds, while the rest of the runner is busy.
+struct Held<'a, D> {
+    device: &'a D,
+    caches: &'a Caches,
+}
+
+impl<D: Ops> CacheReader for Held<'_, D> {
+    fn cache(&self) -> &CacheSpec {
+        &self.caches.spec
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        let mut rest = out;
+        for (pool, at) in self.caches.pools[pools.clone()].iter().zip(pools) {
+            let (part, after) = rest.split_at_mut(self.caches.spec.pool_bytes(at..at + 1));
+            self.device.read_block(*pool, block, part);
+            rest = after;
+        }
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        let mut rest = out;
+        for (state, spec) in self.caches.states.iter().zip(&self.caches.spec.states) {
+            let (part, after) = rest.split_at_mut(spec.bytes as usize);
+            self.device.read_state(*state, slot, part);
+            rest = after;
+        }
     }
 }

@@ -97,6 +97,11 @@ impl PrefillRole {
         Some(next)
     }
 
+    /// The sequences of the present step, with the rows that each has in it.
+    pub(crate) fn planned(&self) -> impl Iterator<Item = (&Prefilling, usize)> {
+        self.running.iter().zip(self.planned.iter().copied())
+    }
+
     /// Takes back the rows of a completed step. `drawn` yields the sampled tokens in plan order.
     pub(crate) fn apply(&mut self, drawn: &mut impl Iterator<Item = Sampled>) -> PrefillStep {
         let mut step = PrefillStep::default();

@@ -6,13 +6,14 @@ mod hand_over;
 mod pages;
 mod protocol;
 pub(crate) mod remote;
+mod slices;
 
 pub(crate) use hand_over::HandOver;
 pub(crate) use pages::{page_link, reach};
 
 use std::fmt::Debug;
 
-use crate::exec::Executor;
+use crate::exec::{CacheReader, Executor};
 use crate::kv::Kv;
 use crate::sequence::{Prefilled, Prefilling, Resident, Sequence, Waiting};
 
@@ -48,6 +49,12 @@ pub(crate) struct Flow {
 pub(crate) trait Outbound: Debug {
     /// A sequence has more complete blocks than before; they may be sent while the rest is computed.
     fn progress(&mut self, _sequence: &Prefilling) {}
+
+    /// While a step runs that computes the next `rows` tokens of a sequence: so many of its layers are done.
+    fn layers_done(&mut self, _sequence: &Prefilling, _rows: usize, _layers: u32) {}
+
+    /// Sends what was announced so, while the step runs, and hears what the other end says to it.
+    fn send(&mut self, _device: &dyn CacheReader) {}
 
     /// Takes the sequence, or gives it back when the far side has no room; its blocks stay pinned by being owned.
     fn offer(&mut self, sequence: Prefilled<Resident>, device: &dyn Executor) -> Option<Box<Prefilled<Resident>>>;

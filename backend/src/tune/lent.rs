@@ -1,12 +1,13 @@
 //! A device that engines have one after another, with its knobs turned between them.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use sluicegate_kernels::cpu::Cpu;
 use sluicegate_kernels::cuda::device::Cuda;
 
-use crate::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+use crate::exec::{CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
 use crate::layers::LoadError;
 use crate::run::{CpuRunOptions, CudaRunOptions, DeviceId, Knobs, Runner, open_cpu, open_cuda};
 
@@ -75,20 +76,26 @@ impl Executor for Lent {
         self.device_mut().reset_slot(slot);
     }
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        self.device().read_block(block, out);
-    }
-
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        self.device_mut().write_block(block, bytes);
-    }
-
-    fn read_state(&self, slot: u32, out: &mut [u8]) {
-        self.device().read_state(slot, out);
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
+        self.device_mut().write_pools(block, pools, bytes);
     }
 
     fn write_state(&mut self, slot: u32, bytes: &[u8]) {
         self.device_mut().write_state(slot, bytes);
+    }
+}
+
+impl CacheReader for Lent {
+    fn cache(&self) -> &CacheSpec {
+        &self.model.cache
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        self.device().read_pools(block, pools, out);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        self.device().read_state(slot, out);
     }
 }
 

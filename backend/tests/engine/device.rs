@@ -1,6 +1,7 @@
 //! A device whose "model" is a hash: each row's logits depend on every token before it, read back through the blocks and
 //! the slot that the plan names, so that a wrong, stale, shared or lost block changes the output.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use sluicegate_backend::api::GenerateRequest;
 use sluicegate_backend::draft::{Drafter, Wanted};
 use sluicegate_backend::exec::{
-    CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, PlanSequence, PoolSpec, SampleRow, Sampled, StateSpec,
+    CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, PlanSequence, PoolSpec, SampleRow, Sampled,
+    StateSpec, Watch,
 };
 use sluicegate_backend::sample::{Scratch, sample};
 
@@ -29,11 +31,13 @@ pub(crate) enum Fault {
 pub(crate) struct HashDevice {
     spec: ModelSpec,
     capacity: Capacity,
-    /// One row a token, then one row a block that digests the block's rows.
+    /// The first layer's: one row a token. The second's: one row a block, that digests the block's rows.
     rows: Vec<u8>,
     digests: Vec<u8>,
     states: Vec<u64>,
     pub(crate) delay: Duration,
+    /// While it says so, a step waits between its layers.
+    pub(crate) is_held: Option<Box<dyn Fn() -> bool + Send>>,
     pub(crate) fault: Option<Fault>,
     pub(crate) steps: Arc<AtomicUsize>,
     scratch: Scratch,
@@ -94,11 +98,11 @@ pub(crate) fn expected(request: &GenerateRequest, stateful: bool) -> (Vec<u32>, 
 
 impl HashDevice {
     pub(crate) fn new(blocks: u32, sequences: u32, rows: u32, stateful: bool) -> Self {
-        let pool = |name, tokens_per_row| PoolSpec { name, layer: 0, tokens_per_row, row_bytes: ROW as u32 };
+        let pool = |name, layer, tokens_per_row| PoolSpec { name, layer, tokens_per_row, row_bytes: ROW as u32 };
         let state = StateSpec { name: "state", layer: 0, bytes: 8 };
         let cache = CacheSpec {
             block_tokens: BLOCK as u32,
-            pools: vec![pool("kv", 1), pool("digest", BLOCK as u32)],
+            pools: vec![pool("kv", 0, 1), pool("digest", 1, BLOCK as u32)],
             states: stateful.then_some(state).into_iter().collect(),
             rewinds: if stateful { 0 } else { u32::MAX },
             formats: String::new(),
@@ -113,6 +117,7 @@ impl HashDevice {
             digests: vec![0x5A; blocks as usize * ROW],
             states: vec![0xDEAD; sequences as usize],
             delay: Duration::ZERO,
+            is_held: None,
             fault: None,
             steps: Arc::default(),
             scratch: Scratch::default(),
@@ -155,24 +160,44 @@ impl HashDevice {
     fn write_row(&mut self, block: u32, at: usize, row: u64) {
         let from = (block as usize * BLOCK + at) * ROW;
         self.rows[from..from + ROW].copy_from_slice(&row.to_le_bytes());
-        if at == BLOCK - 1 {
-            let digest = (0..BLOCK).fold(1, |h, i| mix(h, self.read_row(block, i)));
-            let from = block as usize * ROW;
-            self.digests[from..from + ROW].copy_from_slice(&digest.to_le_bytes());
-        }
+    }
+
+    fn write_digest(&mut self, block: u32) {
+        let digest = (0..BLOCK).fold(1, |h, i| mix(h, self.read_row(block, i)));
+        let from = block as usize * ROW;
+        self.digests[from..from + ROW].copy_from_slice(&digest.to_le_bytes());
     }
 
     fn read_row(&self, block: u32, at: usize) -> u64 {
         word(&self.rows, block as usize * BLOCK + at)
     }
 
-    /// Runs one sequence's rows and returns the hash after each.
-    fn advance(&mut self, plan: &Plan, s: &PlanSequence) -> Vec<u64> {
+    /// The first layer writes the rows of a step, the second the digests of the blocks that they fill.
+    fn layers(&mut self, plan: &Plan, watch: &mut dyn Watch) {
+        for s in &plan.sequences {
+            for i in 0..s.rows as usize {
+                let (position, token) = (s.start as usize + i, plan.tokens[s.row as usize + i]);
+                self.write_row(table(plan, s)[position / BLOCK], position % BLOCK, row_of(token, position));
+            }
+        }
+        watch.layers_done(1, self);
+        while self.is_held.as_ref().is_some_and(|held| held()) {
+            std::thread::sleep(Duration::from_millis(1));
+            watch.layers_done(1, self);
+        }
+        for s in &plan.sequences {
+            let full = s.start as usize / BLOCK..(s.start + s.rows) as usize / BLOCK;
+            table(plan, s)[full].iter().for_each(|block| self.write_digest(*block));
+        }
+        watch.layers_done(2, self);
+    }
+
+    /// The hash after each row of a sequence.
+    fn hashes(&mut self, plan: &Plan, s: &PlanSequence) -> Vec<u64> {
         let table = table(plan, s);
         let mut hashes = Vec::new();
         for i in 0..s.rows as usize {
             let (position, token) = (s.start as usize + i, plan.tokens[s.row as usize + i]);
-            self.write_row(table[position / BLOCK], position % BLOCK, row_of(token, position));
             let past = 0..=position;
             let mut hash = past.fold(0, |h, p| mix(h, self.read_row(table[p / BLOCK], p % BLOCK)));
             for block in &table[..(position + 1) / BLOCK] {
@@ -231,6 +256,10 @@ impl Executor for HashDevice {
     }
 
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        self.run_watched(plan, out, &mut ())
+    }
+
+    fn run_watched(&mut self, plan: &Plan, out: &mut Vec<Sampled>, watch: &mut dyn Watch) -> Result<(), ExecError> {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         match self.fault {
             Some(Fault::BadPlan(at)) if at == step => return Err(ExecError::BadPlan("told to".into())),
@@ -244,7 +273,8 @@ impl Executor for HashDevice {
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
-        let hashes: Vec<u64> = plan.sequences.iter().flat_map(|s| self.advance(plan, s)).collect();
+        self.layers(plan, watch);
+        let hashes: Vec<u64> = plan.sequences.iter().flat_map(|s| self.hashes(plan, s)).collect();
         for row in &plan.samples {
             out.push(sample(&mut logits(hashes[row.row as usize]), row, &mut self.scratch));
         }
@@ -255,27 +285,41 @@ impl Executor for HashDevice {
         self.states[slot as usize] = 0;
     }
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        let (rows, digest) = out.split_at_mut(BLOCK * ROW);
-        rows.copy_from_slice(&self.rows[block as usize * BLOCK * ROW..][..BLOCK * ROW]);
-        digest.copy_from_slice(&self.digests[block as usize * ROW..][..ROW]);
-    }
-
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        let (rows, digest) = bytes.split_at(BLOCK * ROW);
-        self.rows[block as usize * BLOCK * ROW..][..BLOCK * ROW].copy_from_slice(rows);
-        self.digests[block as usize * ROW..][..ROW].copy_from_slice(digest);
-    }
-
-    fn read_state(&self, slot: u32, out: &mut [u8]) {
-        if !out.is_empty() {
-            out.copy_from_slice(&self.states[slot as usize].to_le_bytes());
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
+        let (rows, digest) = bytes.split_at(if pools.contains(&0) { BLOCK * ROW } else { 0 });
+        if pools.contains(&0) {
+            self.rows[block as usize * BLOCK * ROW..][..BLOCK * ROW].copy_from_slice(rows);
+        }
+        if pools.contains(&1) {
+            self.digests[block as usize * ROW..][..ROW].copy_from_slice(digest);
         }
     }
 
     fn write_state(&mut self, slot: u32, bytes: &[u8]) {
         if let Ok(bytes) = bytes.try_into() {
             self.states[slot as usize] = u64::from_le_bytes(bytes);
+        }
+    }
+}
+
+impl CacheReader for HashDevice {
+    fn cache(&self) -> &CacheSpec {
+        &self.spec.cache
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        let (rows, digest) = out.split_at_mut(if pools.contains(&0) { BLOCK * ROW } else { 0 });
+        if pools.contains(&0) {
+            rows.copy_from_slice(&self.rows[block as usize * BLOCK * ROW..][..BLOCK * ROW]);
+        }
+        if pools.contains(&1) {
+            digest.copy_from_slice(&self.digests[block as usize * ROW..][..ROW]);
+        }
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        if !out.is_empty() {
+            out.copy_from_slice(&self.states[slot as usize].to_le_bytes());
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Guarantee 7: one scheduler decides. Two devices that are told the same things stay the same, whatever clients do.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use sluicegate_backend::api::GenerateRequest;
 use sluicegate_backend::engine::{Config, Engine, Workers};
-use sluicegate_backend::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+use sluicegate_backend::exec::{CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
 
 use crate::device::HashDevice;
 use crate::drive::{Dice, Received, Running, Setup, assert_idle, finish, poll, request};
@@ -36,25 +37,31 @@ impl Executor for Ranks {
         self.1.reset_slot(slot);
     }
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        let mut other = out.to_vec();
-        self.1.read_block(block, &mut other);
-        self.0.read_block(block, out);
-        assert_eq!(*out, *other, "ranks differ in block {block}");
-    }
-
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        self.0.write_block(block, bytes);
-        self.1.write_block(block, bytes);
-    }
-
-    fn read_state(&self, slot: u32, out: &mut [u8]) {
-        self.0.read_state(slot, out);
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
+        self.0.write_pools(block, pools.clone(), bytes);
+        self.1.write_pools(block, pools, bytes);
     }
 
     fn write_state(&mut self, slot: u32, bytes: &[u8]) {
         self.0.write_state(slot, bytes);
         self.1.write_state(slot, bytes);
+    }
+}
+
+impl CacheReader for Ranks {
+    fn cache(&self) -> &CacheSpec {
+        self.0.cache()
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        let mut other = out.to_vec();
+        self.1.read_pools(block, pools.clone(), &mut other);
+        self.0.read_pools(block, pools, out);
+        assert_eq!(*out, *other, "ranks differ in block {block}");
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        self.0.read_state(slot, out);
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sluicegate_backend::api::GenerateRequest;
-use sluicegate_backend::engine::{Engine, PrefillPeer, Secret, Workers};
+use sluicegate_backend::engine::{Engine, PrefillPeer, PrefillServer, Secret, Workers};
 use sluicegate_backend::verify::Place;
 
 use crate::drive::{Dice, Setup, assert_idle, finish, request, secret};
@@ -113,6 +115,26 @@ fn strangers_do_no_harm() {
         finish(running.submit(r.clone()).unwrap()).assert_exact(&r, false);
     }
     assert_idle(&running);
+}
+
+/// The only step of a prompt stops behind its first layer until pages have come: they can only be that layer's.
+#[test]
+fn a_layer_is_sent_while_the_next_one_is_computed() {
+    let (setup, held) = (linked(), Arc::new(AtomicBool::new(true)));
+    let mut device = setup.device();
+    let is_held = Arc::clone(&held);
+    let end = Instant::now() + Duration::from_secs(30);
+    device.is_held = Some(Box::new(move || is_held.load(Ordering::Acquire) && Instant::now() < end));
+    let server = PrefillServer::start(device, &setup.config, "127.0.0.1:0".parse().unwrap(), secret()).unwrap();
+    let engine = decode(&setup, server.address(), secret());
+    let asked = GenerateRequest { prompt: (1..30).collect(), max_tokens: 8, ..request(&mut Dice(37)) };
+    let stream = engine.submit(asked.clone()).unwrap();
+    while engine.stats().transfer_pages_total == 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    held.store(false, Ordering::Release);
+    assert!(Instant::now() < end, "no page came before the step was over");
+    finish(stream).assert_exact(&asked, false);
 }
 
 #[test]

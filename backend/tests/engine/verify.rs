@@ -1,7 +1,9 @@
 //! The self-proof finds nothing in a sound device, and finds each kind of unsound one.
 
+use std::ops::Range;
+
 use sluicegate_backend::api::GenerateRequest;
-use sluicegate_backend::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+use sluicegate_backend::exec::{CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
 use sluicegate_backend::verify::{self, ModeReport, Place};
 
 use crate::device::HashDevice;
@@ -55,23 +57,29 @@ impl Executor for Flawed {
         self.0.reset_slot(slot);
     }
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        self.0.read_block(block, out);
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
+        self.0.write_pools(block, pools, bytes);
+    }
+
+    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        self.0.write_state(slot, bytes);
+    }
+}
+
+impl CacheReader for Flawed {
+    fn cache(&self) -> &CacheSpec {
+        self.0.cache()
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        self.0.read_pools(block, pools, out);
         if self.1 == Flaw::LossyCopy {
             out[0] = 0;
         }
     }
 
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        self.0.write_block(block, bytes);
-    }
-
     fn read_state(&self, slot: u32, out: &mut [u8]) {
         self.0.read_state(slot, out);
-    }
-
-    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
-        self.0.write_state(slot, bytes);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prefill whole, in uneven chunks, token by token, in other blocks, beside other sequences: the same bits.
 
 use proptest::prelude::*;
-use sluicegate_backend::exec::Executor;
+use sluicegate_backend::exec::{CacheReader as _, Executor};
 use sluicegate_backend::run::CpuRunOptions;
 
 use crate::drive::{decode, logits, open};

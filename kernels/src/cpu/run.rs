@@ -174,6 +174,10 @@ impl Ops for Cpu {
         self.acts[out.id as usize] = memory;
     }
 
+    fn is_eager(&self) -> bool {
+        true
+    }
+
     fn host(&mut self, x: Act) -> Result<HostRows<'_>, DeviceError> {
         let memory = &mut self.acts[x.id as usize];
         let rows = self.step.count(memory.rows);

@@ -1,8 +1,11 @@
 //! A device that can be held: it stops before a step until it is let go.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 
-use sluicegate_backend::exec::{Capacity, ExecError, Executor, ModelSpec, Plan, Sampled};
+use sluicegate_backend::exec::{
+    CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, Sampled, Watch,
+};
 
 #[derive(Debug)]
 struct State {
@@ -65,27 +68,37 @@ impl Executor for Gated {
     }
 
     fn run(&mut self, plan: &Plan, out: &mut Vec<Sampled>) -> Result<(), ExecError> {
+        self.run_watched(plan, out, &mut ())
+    }
+
+    fn run_watched(&mut self, plan: &Plan, out: &mut Vec<Sampled>, watch: &mut dyn Watch) -> Result<(), ExecError> {
         self.gate.pass();
-        self.inner.run(plan, out)
+        self.inner.run_watched(plan, out, watch)
     }
 
     fn reset_slot(&mut self, slot: u32) {
         self.inner.reset_slot(slot);
     }
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        self.inner.read_block(block, out);
-    }
-
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        self.inner.write_block(block, bytes);
-    }
-
-    fn read_state(&self, slot: u32, out: &mut [u8]) {
-        self.inner.read_state(slot, out);
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
+        self.inner.write_pools(block, pools, bytes);
     }
 
     fn write_state(&mut self, slot: u32, bytes: &[u8]) {
         self.inner.write_state(slot, bytes);
+    }
+}
+
+impl CacheReader for Gated {
+    fn cache(&self) -> &CacheSpec {
+        self.inner.cache()
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        self.inner.read_pools(block, pools, out);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        self.inner.read_state(slot, out);
     }
 }

@@ -110,7 +110,7 @@ fn remote_decode(
 ) -> Make {
     let config = config.clone();
     Box::new(move |shared| {
-        let arrivals = Box::new(RemoteIn::new(links, only));
+        let arrivals = Box::new(RemoteIn::new(links, only, device.cache()));
         decode_worker(device, config, limits, DecodeDoors { inbox: Some(inbox), arrivals, back: None }, shared)
     })
 }

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use super::{Decode, Prefill, Worker};
 use crate::api::{EngineError, Event};
 use crate::engine::{Phase, Stats};
-use crate::exec::ExecError;
+use crate::exec::{CacheReader, ExecError, Watch};
+use crate::schedule::PrefillRole;
 use crate::sequence::{Outcome, Sequence, Waiting};
+use crate::transfer::Outbound;
 
 /// How long a worker sleeps when it holds sequences but none can run: paused ones, or ones that wait for another
 /// worker. Every event that can change that also wakes it; this bounds how late deadlines and grace times are seen.
@@ -14,6 +16,19 @@ const NAP: Duration = Duration::from_millis(10);
 
 /// Longest time that a step waits for grammar masks; a short step waits a quarter of its own time.
 const MASK_PATIENCE: Duration = Duration::from_millis(2);
+
+/// Sends layers of the present step to where the sequences go.
+struct Sent<'a> {
+    role: &'a PrefillRole,
+    out: &'a mut dyn Outbound,
+}
+
+impl Watch for Sent<'_> {
+    fn layers_done(&mut self, layers: u32, device: &dyn CacheReader) {
+        self.role.planned().for_each(|(sequence, rows)| self.out.layers_done(sequence, rows, layers));
+        self.out.send(device);
+    }
+}
 
 impl Worker {
     /// Runs until the engine stops.
@@ -58,7 +73,7 @@ impl Worker {
         }
         self.drawn.clear();
         let began = Instant::now();
-        match self.device.run(self.builder.plan(), &mut self.drawn) {
+        match self.run_plan() {
             Ok(()) => {
                 self.step_took = began.elapsed();
                 self.apply(now);
@@ -71,6 +86,17 @@ impl Worker {
                 Ok(true)
             }
             Err(lost @ ExecError::Device(_)) => Err(lost),
+        }
+    }
+
+    /// Runs the plan. What its layers complete is sent on while later ones are computed.
+    fn run_plan(&mut self) -> Result<(), ExecError> {
+        let Self { device, builder, drawn, prefill, .. } = self;
+        match prefill {
+            Some(Prefill { role, out, .. }) => {
+                device.run_watched(builder.plan(), drawn, &mut Sent { role, out: &mut **out })
+            }
+            None => device.run(builder.plan(), drawn),
         }
     }
 

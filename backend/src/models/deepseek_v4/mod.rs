@@ -96,12 +96,15 @@ fn attention_buffers<D: Ops>(device: &mut D, c: &Config) -> AttentionBuffers {
 }
 
 impl DeepseekV4 {
-    pub(super) fn forward<D: Ops>(&self, device: &mut D) {
+    pub(super) fn forward<D: Ops>(&self, device: &mut D, after: &mut impl FnMut(&D, u32)) {
         let HyperBuffers { streams, input, .. } = self.shared.hyper;
         for from in (0..streams.width()).step_by(input.width()) {
             self.ends.embed(device, streams.columns(from, input.width()));
         }
-        self.layers.iter().for_each(|layer| layer.forward(device, &self.shared));
+        for (number, layer) in (0..).zip(&self.layers) {
+            layer.forward(device, &self.shared);
+            after(device, number);
+        }
         self.end.forward(device, streams);
         self.ends.head_of_last(device);
         if let Some(mtp) = &self.mtp {

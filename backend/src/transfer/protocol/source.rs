@@ -1,6 +1,6 @@
 //! The prefill side of a link: what it owes to each live key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Guarantee, Guarantees, Key, ToSink, ToSource};
 
@@ -18,13 +18,11 @@ pub(crate) enum SourceEffect {
 }
 
 /// How far a sequence is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Sending {
     granted: bool,
-    /// Pages computed.
-    ready: u32,
-    /// Pages sent.
-    sent: u32,
+    /// Pages computed and not sent.
+    ready: VecDeque<u32>,
     /// All pages are computed, and the first token is drawn.
     complete: bool,
     /// `Finish` was sent.
@@ -103,10 +101,15 @@ impl Source {
         if self.live.contains_key(&key) { vec![SourceEffect::Send(key, ToSink::Started)] } else { Vec::new() }
     }
 
-    /// The first `pages` pages are computed; with `complete` these are all, and the first token is drawn.
-    pub(crate) fn ready(&mut self, key: Key, pages: u32, complete: bool) -> Vec<SourceEffect> {
+    /// These pages are computed, in whatever order, each said once; with `complete` they are the last, and the first token is drawn.
+    pub(crate) fn ready(
+        &mut self,
+        key: Key,
+        pages: impl IntoIterator<Item = u32>,
+        complete: bool,
+    ) -> Vec<SourceEffect> {
         let Some(sending) = self.live.get_mut(&key) else { return Vec::new() };
-        sending.ready = sending.ready.max(pages);
+        sending.ready.extend(pages);
         sending.complete |= complete;
         self.pump(key)
     }
@@ -130,10 +133,7 @@ impl Source {
         let mut out = Vec::new();
         let early = !self.guarantees.hold(Guarantee::GrantBeforePages);
         let Some(s) = self.live.get_mut(&key).filter(|s| s.granted || early) else { return out };
-        while s.sent < s.ready {
-            out.push(SourceEffect::Send(key, ToSink::Page(s.sent)));
-            s.sent += 1;
-        }
+        out.extend(s.ready.drain(..).map(|page| SourceEffect::Send(key, ToSink::Page(page))));
         if s.complete && !s.finished {
             s.finished = true;
             out.push(SourceEffect::Send(key, ToSink::Finish));

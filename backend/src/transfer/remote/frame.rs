@@ -42,8 +42,9 @@ impl Frame {
         Self::new(Key { room: 0, generation: 0 }, body, payload)
     }
 
-    pub(super) fn is_page(&self) -> bool {
-        matches!(self.body, Body::ToSink(ToSink::Page(_)))
+    /// The page that it brings.
+    pub(super) fn page(&self) -> Option<u32> {
+        if let Body::ToSink(ToSink::Page(page)) = self.body { Some(page) } else { None }
     }
 
     pub(super) fn ping() -> Self {

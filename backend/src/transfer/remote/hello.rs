@@ -10,7 +10,7 @@ use crate::exec::ModelSpec;
 
 const MAGIC: &[u8; 8] = b"sluice\x01\n";
 /// Changes when frames or their meaning change.
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 
 /// What both ends of a link must know. Never printed.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use super::tls::{Secured, Writer};
 use crate::engine::Shared;
 
 /// Frames that may wait to be written, and to be taken by the worker.
-const QUEUED: usize = 64;
+const QUEUED: usize = 256;
 /// Payload bytes that may wait to be written: enough to keep a link busy for a step, and little beside the KV memory.
 const QUEUED_BYTES: usize = 16 << 20;
 /// How often a silent side shows that it lives.
@@ -52,12 +52,12 @@ struct Queued {
 impl Queued {
     fn add(&self, frame: &Frame) {
         self.bytes.fetch_add(frame.payload.len(), Ordering::Relaxed);
-        self.pages.fetch_add(usize::from(frame.is_page()), Ordering::Relaxed);
+        self.pages.fetch_add(usize::from(frame.page().is_some()), Ordering::Relaxed);
     }
 
     fn sub(&self, frame: &Frame) {
         self.bytes.fetch_sub(frame.payload.len(), Ordering::Relaxed);
-        self.pages.fetch_sub(usize::from(frame.is_page()), Ordering::Relaxed);
+        self.pages.fetch_sub(usize::from(frame.page().is_some()), Ordering::Relaxed);
     }
 }
 

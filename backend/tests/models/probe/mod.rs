@@ -128,7 +128,7 @@ pub(crate) fn run(dir: &Path, tokens: &[u32], mistake: Option<Mistake>) -> (Prob
     let extents = [Extent { row: 0, rows: n, start: 0, table: 0, table_len: 8, slot: 0 }];
     let batch = Batch { tokens, extents: &extents, block_tables: &TABLE, samples: &samples, pass: Pass::Model };
     probe.begin(&batch).expect("the CPU does not fail");
-    model.forward(&mut probe);
+    model.forward(&mut probe, &mut |_, _| {});
     let logits = probe.look(model.logits());
     (probe, logits)
 }

@@ -1,18 +1,22 @@
 //! Throughput of a link, with a device that computes nothing and holds pages as large as a small model's.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use sluicegate_backend::api::{Event, GenerateRequest, Sampling};
 use sluicegate_backend::engine::{Config, Engine, PrefillPeer, PrefillServer, Secret, Workers};
-use sluicegate_backend::exec::{CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, PoolSpec, Sampled};
+use sluicegate_backend::exec::{
+    CacheReader, CacheSpec, Capacity, ExecError, Executor, ModelSpec, Plan, PoolSpec, Sampled,
+};
 
 use crate::{copy, median};
 
-/// Tokens of a block, bytes of a token: SmolLM2-135M's 30 layers of 3 heads of 64, keys and values in BF16.
+/// Tokens of a block; layers, and bytes of a token in one: SmolLM2-135M's 3 heads of 64, keys and values in BF16.
 const BLOCK: u32 = 16;
-const ROW: u32 = 30 * 2 * 3 * 64 * 2;
+const LAYERS: u32 = 30;
+const ROW: u32 = 2 * 3 * 64 * 2;
 /// Tokens of a prompt.
 const TOKENS: usize = 4096;
 const ROUNDS: usize = 9;
@@ -25,16 +29,19 @@ struct Memory {
 
 impl Memory {
     fn new() -> Box<Self> {
-        let pool = PoolSpec { name: "kv", layer: 0, tokens_per_row: 1, row_bytes: ROW };
-        let cache = CacheSpec { block_tokens: BLOCK, pools: vec![pool], ..CacheSpec::default() };
+        let pool = |layer| PoolSpec { name: "kv", layer, tokens_per_row: 1, row_bytes: ROW };
+        let cache = CacheSpec { block_tokens: BLOCK, pools: (0..LAYERS).map(pool).collect(), ..CacheSpec::default() };
         let spec =
             ModelSpec { architecture: "Memory".into(), vocab_size: 8, context_length: 8192, eos_ids: vec![0], cache };
-        let bytes = (0..512 * (BLOCK * ROW) as usize).map(|i| i as u8).collect();
+        let bytes = (0..512 * (BLOCK * LAYERS * ROW) as usize).map(|i| i as u8).collect();
         Box::new(Self { spec, blocks: bytes })
     }
 
-    fn bytes(&self) -> usize {
-        self.spec.cache.block_bytes()
+    /// Where these pools of a block are.
+    fn at(&self, block: u32, pools: Range<usize>) -> Range<usize> {
+        let cache = &self.spec.cache;
+        let from = block as usize * cache.block_bytes() + cache.pool_bytes(0..pools.start);
+        from..from + cache.pool_bytes(pools)
     }
 }
 
@@ -54,18 +61,24 @@ impl Executor for Memory {
 
     fn reset_slot(&mut self, _: u32) {}
 
-    fn read_block(&self, block: u32, out: &mut [u8]) {
-        out.copy_from_slice(&self.blocks[block as usize * self.bytes()..][..self.bytes()]);
+    fn write_pools(&mut self, block: u32, pools: Range<usize>, bytes: &[u8]) {
+        let at = self.at(block, pools);
+        self.blocks[at].copy_from_slice(bytes);
     }
 
-    fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        let size = self.bytes();
-        self.blocks[block as usize * size..][..size].copy_from_slice(bytes);
+    fn write_state(&mut self, _: u32, _: &[u8]) {}
+}
+
+impl CacheReader for Memory {
+    fn cache(&self) -> &CacheSpec {
+        &self.spec.cache
+    }
+
+    fn read_pools(&self, block: u32, pools: Range<usize>, out: &mut [u8]) {
+        out.copy_from_slice(&self.blocks[self.at(block, pools)]);
     }
 
     fn read_state(&self, _: u32, _: &mut [u8]) {}
-
-    fn write_state(&mut self, _: u32, _: &[u8]) {}
 }
 
 /// Measures and prints.
@@ -76,7 +89,7 @@ pub(crate) fn measure() -> Result<()> {
     let server = PrefillServer::start(Memory::new(), &config, any_port, secret.clone())?;
     let prefill = PrefillPeer { address: server.address(), secret };
     let engine = Engine::start(Workers::Remote { prefill, decode: Memory::new() }, &config)?;
-    let bytes = TOKENS.div_ceil(BLOCK as usize) * (BLOCK * ROW) as usize;
+    let bytes = TOKENS.div_ceil(BLOCK as usize) * (BLOCK * LAYERS * ROW) as usize;
     let (mut plain, mut link) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let took = (copy::seconds(bytes)?, first_token(&engine)?);

@@ -1,6 +1,6 @@
 //! Two GPUs in one process.
 
-use sluicegate_backend::exec::Executor;
+use sluicegate_backend::exec::{CacheReader as _, Executor};
 use sluicegate_backend::run::{CudaRunOptions, open_cuda};
 
 use crate::drive::{Part, follow, logits};

@@ -60,7 +60,8 @@ impl Model for Link {
                 *pages = Some(pages.map_or(0, |p| p + 1));
                 let done = pages.unwrap_or(0);
                 let source = w.sources.get_mut(&link)?;
-                let effects = if done == 0 { source.started(key) } else { source.ready(key, done, done == self.pages) };
+                let effects =
+                    if done == 0 { source.started(key) } else { source.ready(key, [done - 1], done == self.pages) };
                 w.source_effects(link, effects);
             }
             Step::Fail(link, key) => {

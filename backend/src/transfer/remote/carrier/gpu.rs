@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::shared::{self, Named};
 use super::{Carry, Fetch, Target};
-use crate::exec::{Executor, PeerPools};
+use crate::exec::{CacheReader, Executor, PeerPools};
+use crate::transfer::slices::Slice;
 
 /// Pages that may be on their way.
-const MOST: u64 = 4096;
+const MOST: u64 = 1 << 16;
 /// Number and block.
 const PLACE: usize = 8 + 4;
 
@@ -70,7 +71,7 @@ impl Carry for GpuWriter {
         Ok(self.put.wrapping_sub(self.arrived()?) < MOST)
     }
 
-    fn put(&mut self, block: u32, _: &dyn Executor) -> io::Result<Vec<u8>> {
+    fn put(&mut self, block: u32, _: &Slice, _: &dyn CacheReader) -> io::Result<Vec<u8>> {
         self.put += 1;
         Ok([&self.put.to_le_bytes()[..], &block.to_le_bytes()].concat())
     }
@@ -133,9 +134,10 @@ impl Fetch for GpuReader {
             return Err(broken("a page was put out of order"));
         }
         self.taken += 1;
-        let Some(Target { table, page, kv }) = target else { return Ok(()) };
+        let Some(Target { table, block: mine, slice, kv }) = target else { return Ok(()) };
         let block = u32::from_le_bytes(block.try_into().map_err(|_| broken("no place"))?);
-        kv.pull_block(table, page, &self.peer, block).map_err(|e| io::Error::other(e.to_string()))
+        kv.pull_pools((table, mine), slice.pools.clone(), &self.peer, block)
+            .map_err(|e| io::Error::other(e.to_string()))
     }
 
     fn is_settling(&self) -> bool {

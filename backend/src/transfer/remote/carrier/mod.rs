@@ -14,8 +14,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::Executor;
+use crate::exec::{CacheReader, Executor};
 use crate::kv::{BlockTable, Kv};
+use crate::transfer::slices::{Slice, Slices};
 use gpu::{GpuOffer, GpuReader, GpuWriter};
 use ring::{RingOffer, RingReader, RingWriter};
 
@@ -30,7 +31,7 @@ pub(super) trait Carry: Debug {
     ///
     /// # Errors
     /// See [`Self::has_room`].
-    fn put(&mut self, block: u32, device: &dyn Executor) -> io::Result<Vec<u8>>;
+    fn put(&mut self, block: u32, slice: &Slice, device: &dyn CacheReader) -> io::Result<Vec<u8>>;
     /// Where the sink reads blocks themselves: the number of pages put so far. A block must stay as it is until
     /// [`Self::drained`] has come to its number, or the sink [`is gone`](Self::is_left).
     fn pinned(&self) -> Option<u64> {
@@ -69,7 +70,9 @@ pub(super) trait Fetch: Debug {
 /// Where a page is wanted.
 pub(super) struct Target<'a, 'k> {
     pub(super) table: &'a BlockTable,
-    pub(super) page: u32,
+    /// The block's place in the table.
+    pub(super) block: usize,
+    pub(super) slice: &'a Slice,
     pub(super) kv: &'a mut Kv<'k>,
 }
 
@@ -79,15 +82,15 @@ impl Target<'_, '_> {
     /// # Errors
     /// They are too many or too few.
     pub(super) fn write(self, bytes: &[u8]) -> io::Result<()> {
-        let written = self.kv.write_block(self.table, self.page, bytes);
+        let written = self.kv.write_pools(self.table, self.block, self.slice.pools.clone(), bytes);
         written.then_some(()).ok_or_else(|| io::Error::other("the page has the wrong size"))
     }
 }
 
 /// A page's bytes.
-pub(super) fn read_page(block: u32, device: &dyn Executor) -> Vec<u8> {
-    let mut bytes = vec![0; device.model().cache.block_bytes()];
-    device.read_block(block, &mut bytes);
+pub(super) fn read_page(block: u32, slice: &Slice, device: &dyn CacheReader) -> Vec<u8> {
+    let mut bytes = vec![0; slice.bytes];
+    device.read_pools(block, slice.pools.clone(), &mut bytes);
     bytes
 }
 
@@ -192,7 +195,7 @@ pub(super) fn choose(offer: &[u8], kv: &mut Kv<'_>, broken: Option<&str>) -> (Op
     });
     let (carrier, by): (Option<Box<dyn Fetch>>, Way) = match (gpu, &offer.ring) {
         (Some(gpu), _) => (Some(Box::new(gpu)), Way::Gpu),
-        (None, Some(ring)) => match RingReader::open(ring, kv.block_bytes()) {
+        (None, Some(ring)) => match RingReader::open(ring, Slices::of(kv.device().cache()).largest()) {
             Ok(ring) => (Some(Box::new(ring)), Way::Ring),
             Err(error) => {
                 why.push(format!("no shared memory: {error}"));

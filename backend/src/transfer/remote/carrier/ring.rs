@@ -9,20 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use super::shared::{self, Named};
 use super::{Carry, Fetch, Target, read_page};
-use crate::exec::Executor;
+use crate::exec::CacheReader;
+use crate::transfer::slices::Slice;
 
 /// Bytes of a ring, about.
 const BYTES: usize = 16 << 20;
 /// The number of pages taken comes first.
 const HEAD: u64 = 8;
-/// Number and checksum.
-const PLACE: usize = 8 + 4;
+/// Number, checksum and length.
+const PLACE: usize = 8 + 4 + 4;
 
 /// What a sink needs to know of a ring.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RingOffer {
     path: PathBuf,
     slots: u64,
+    /// Bytes of the longest page.
     page: usize,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct RingWriter {
 }
 
 impl RingWriter {
-    /// A new ring for pages of this size.
+    /// A new ring for pages of up to this size.
     ///
     /// # Errors
     /// There is no shared memory.
@@ -56,7 +58,7 @@ impl RingWriter {
 
     fn create_in(folder: &Path, page: usize) -> io::Result<Self> {
         let file = Named::create_in(folder)?;
-        let slots = (BYTES / page.max(1)).clamp(2, 64) as u64;
+        let slots = (BYTES / page.max(1)).clamp(2, 256) as u64;
         let ring = Self { offer: RingOffer { path: file.path().to_owned(), slots, page }, file, put: 0 };
         ring.file.set_len(ring.offer.bytes())?;
         Ok(ring)
@@ -76,6 +78,7 @@ impl RingWriter {
         self.file.write_all_at(page, self.offer.at(self.put))?;
         let mut place = self.put.to_le_bytes().to_vec();
         place.extend(crc32fast::hash(page).to_le_bytes());
+        place.extend((page.len() as u32).to_le_bytes());
         self.put += 1;
         Ok(place)
     }
@@ -88,8 +91,8 @@ impl Carry for RingWriter {
         Ok(self.put.wrapping_sub(u64::from_le_bytes(taken)) < self.offer.slots)
     }
 
-    fn put(&mut self, block: u32, device: &dyn Executor) -> io::Result<Vec<u8>> {
-        self.place(&read_page(block, device))
+    fn put(&mut self, block: u32, slice: &Slice, device: &dyn CacheReader) -> io::Result<Vec<u8>> {
+        self.place(&read_page(block, slice, device))
     }
 }
 
@@ -102,7 +105,7 @@ pub(super) struct RingReader {
 }
 
 impl RingReader {
-    /// Opens an offered ring for pages of this size.
+    /// Opens an offered ring for pages of up to this size.
     ///
     /// # Errors
     /// It is not on this machine, or not what this end can use.
@@ -136,15 +139,20 @@ impl Fetch for RingReader {
 impl RingReader {
     fn get(&mut self, place: &[u8]) -> io::Result<Vec<u8>> {
         let broken = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let (number, sum) = place.split_at_checked(8).filter(|_| place.len() == PLACE).ok_or(broken("no place"))?;
+        let (number, rest) = place.split_at_checked(8).filter(|_| place.len() == PLACE).ok_or(broken("no place"))?;
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| rest[at + i]));
+        let (sum, length) = (word(0), word(4) as usize);
         if number != self.taken.to_le_bytes() {
             return Err(broken("a page was put out of order"));
         }
-        let mut page = vec![0; self.offer.page];
+        if length > self.offer.page {
+            return Err(broken("a page is longer than its place"));
+        }
+        let mut page = vec![0; length];
         self.file.read_exact_at(&mut page, self.offer.at(self.taken))?;
         self.taken += 1;
         self.file.write_all_at(&self.taken.to_le_bytes(), 0)?;
-        if sum != crc32fast::hash(&page).to_le_bytes() {
+        if sum != crc32fast::hash(&page) {
             return Err(broken("a page in shared memory does not match its checksum"));
         }
         Ok(page)
@@ -160,7 +168,10 @@ mod tests {
     proptest! {
         /// Whatever the order of puts and gets, pages come out as they went in, and never more than fit are inside.
         #[test]
-        fn pages_come_out_as_they_went_in(page in 1..5000_usize, turns in prop::collection::vec(any::<bool>(), 0..300)) {
+        fn pages_come_out_as_they_went_in(
+            page in 1..5000_usize,
+            turns in prop::collection::vec(prop::option::of(any::<prop::sample::Index>()), 0..300),
+        ) {
             let folder = tempfile::tempdir().unwrap();
             let mut writer = RingWriter::create_in(folder.path(), page).unwrap();
             let mut reader = RingReader::open_in(folder.path(), &writer.offer(), page).unwrap();
@@ -168,11 +179,12 @@ mod tests {
             prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
             let (mut inside, mut next) = (std::collections::VecDeque::new(), 0_u8);
             for put in turns {
-                if put && writer.has_room().unwrap() {
+                if let Some(length) = put.filter(|_| writer.has_room().unwrap()) {
                     next = next.wrapping_add(1);
-                    inside.push_back((writer.place(&vec![next; page]).unwrap(), next));
-                } else if let Some((place, byte)) = inside.pop_front() {
-                    prop_assert_eq!(reader.get(&place).unwrap(), vec![byte; page]);
+                    let bytes = vec![next; length.index(page) + 1];
+                    inside.push_back((writer.place(&bytes).unwrap(), bytes));
+                } else if let Some((place, bytes)) = inside.pop_front() {
+                    prop_assert_eq!(reader.get(&place).unwrap(), bytes);
                 }
                 prop_assert!(inside.len() <= writer.offer.slots as usize);
             }
@@ -190,6 +202,8 @@ mod tests {
         let mut reader = RingReader::open_in(folder.path(), &offer, 100).unwrap();
         let (first, second) = (writer.place(&[1; 100]).unwrap(), writer.place(&[2; 100]).unwrap());
         assert!(reader.get(&second).is_err() && reader.get(&[]).is_err());
+        let long = [&first[..PLACE - 4], &101_u32.to_le_bytes()].concat();
+        assert!(reader.get(&long).unwrap_err().to_string().contains("longer"));
         writer.file.write_all_at(&[9], writer.offer.at(0)).unwrap();
         assert!(reader.get(&first).unwrap_err().to_string().contains("checksum"));
     }

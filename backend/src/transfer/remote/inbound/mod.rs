@@ -11,9 +11,11 @@ use super::frame::{Body, Frame};
 use super::job::First;
 use super::link::LinkEvent;
 use crate::api::Stage;
+use crate::exec::CacheSpec;
 use crate::kv::{BlockTable, Kv, Slot};
 use crate::sequence::{Prefilled, Resident, Sequence, Waiting};
 use crate::transfer::protocol::{Key, SinkEffect, ToSink};
+use crate::transfer::slices::Slices;
 use crate::transfer::{Flow, Inbound};
 use peer::{Asked, Peer};
 
@@ -39,6 +41,7 @@ fn mint_room() -> u64 {
 #[derive(Debug)]
 pub(crate) struct RemoteIn {
     links: Links,
+    slices: Slices,
     /// The prefill worker of sequences that name none.
     only: Option<SocketAddr>,
     peers: BTreeMap<SocketAddr, Peer>,
@@ -53,9 +56,10 @@ pub(crate) struct RemoteIn {
 }
 
 impl RemoteIn {
-    pub(crate) fn new(links: Links, only: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(links: Links, only: Option<SocketAddr>, cache: &CacheSpec) -> Self {
         let mut this = Self {
             links,
+            slices: Slices::of(cache),
             only,
             peers: BTreeMap::new(),
             reserved: BTreeMap::new(),
@@ -125,11 +129,11 @@ impl RemoteIn {
         let Some(peer) = self.peers.get_mut(&from) else { return effects };
         let wanted = effects.iter().find_map(|e| if let SinkEffect::Write(key, _) = e { Some(*key) } else { None });
         let place = wanted.and_then(|key| self.reserved.get(&(from, key)));
-        let bytes = kv.block_bytes() as u64;
-        match peer.store(frame, place.map(|(table, _)| Target { table, page, kv })) {
+        let (block, slice) = self.slices.place(page);
+        match peer.store(frame, place.map(|(table, _)| Target { table, block, slice, kv })) {
             Ok(()) => {
                 self.flow.pages_total += u64::from(wanted.is_some());
-                self.flow.bytes_total += if wanted.is_some() { bytes } else { 0 };
+                self.flow.bytes_total += if wanted.is_some() { slice.bytes as u64 } else { 0 };
                 effects
             }
             Err(error) => {
@@ -230,7 +234,7 @@ impl RemoteIn {
                 return;
             }
             self.wanting.pop_front();
-            let pages = table.len() as u32;
+            let pages = self.slices.page(table.len(), 0);
             self.reserved.insert((from, key), (table, slot));
             self.with(from, |peer, _| peer.sink.granted(key, pages));
         }

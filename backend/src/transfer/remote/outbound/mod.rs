@@ -1,10 +1,10 @@
 //! The prefill worker's side of its links: takes jobs, computes them, sends pages as fast as each link takes them.
 
 mod peer;
+mod sending;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::carrier::{Carry, Export};
@@ -15,12 +15,14 @@ use super::outlet::{Note, Notes, RemoteOutlet};
 use super::serve::Listener;
 use crate::api::GenerateRequest;
 use crate::engine::{Limits, Outlet, Shared};
-use crate::exec::{Executor, ModelSpec};
+use crate::exec::{CacheReader, Executor, ModelSpec};
 use crate::grammar::Guide;
 use crate::sequence::{Prefilled, Prefilling, Resident, Sequence, Waiting};
 use crate::transfer::protocol::{Key, Source, SourceEffect};
+use crate::transfer::slices::Slices;
 use crate::transfer::{Flow, Outbound, Polled};
-use peer::{Carrier, Peer, Transfer};
+use peer::{Carrier, Peer};
+use sending::Transfer;
 
 /// How long decode workers are waited for that may be reading this device.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -30,12 +32,15 @@ const LEAVE: Duration = Duration::from_secs(2);
 pub(crate) struct RemoteOut {
     listener: Listener,
     model: ModelSpec,
+    slices: Slices,
     export: Export,
     limits: Limits,
     peers: HashMap<u64, Peer>,
     /// Blocks of links that have ended, until nobody can read them.
     retired: Vec<(Box<dyn Carry>, Vec<Transfer>)>,
     notes: Notes,
+    /// Sequences that were asked for since the last turn.
+    new: Vec<Waiting>,
     shared: Arc<Shared>,
     flow: Flow,
 }
@@ -47,11 +52,13 @@ impl RemoteOut {
         limits: Limits,
         shared: Arc<Shared>,
     ) -> Self {
-        let (peers, retired, notes, flow) = (HashMap::new(), Vec::new(), Notes::default(), Flow::default());
-        Self { listener, model, export, limits, peers, retired, notes, shared, flow }
+        let (peers, retired, new) = (HashMap::new(), Vec::new(), Vec::new());
+        let (notes, flow) = (Notes::default(), Flow::default());
+        let slices = Slices::of(&model.cache);
+        Self { listener, model, slices, export, limits, peers, retired, notes, new, shared, flow }
     }
 
-    fn hear(&mut self, event: LinkEvent, new: &mut Vec<Waiting>) {
+    fn hear(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Up(handle) => {
                 tracing::info!(link = handle.id, "a decode worker is linked");
@@ -59,7 +66,7 @@ impl RemoteOut {
                 let (backlog, carrier) = (VecDeque::new(), Carrier::Frames);
                 let (draining, is_broken) = (Vec::new(), false);
                 let mut peer = Peer { source, transfers, backlog, stuck: None, handle, carrier, is_broken, draining };
-                peer.offer(self.model.cache.block_bytes(), &self.export);
+                peer.offer(self.slices.largest(), &self.export);
                 self.peers.insert(peer.handle.id, peer);
             }
             LinkEvent::Frame(link, frame) => {
@@ -75,7 +82,8 @@ impl RemoteOut {
                 };
                 for effect in peer.source.receive(frame.key, message) {
                     if effect == SourceEffect::Begin(frame.key) {
-                        new.extend(self.begin(link, frame.key, &frame.payload));
+                        let asked = self.begin(link, frame.key, &frame.payload);
+                        self.new.extend(asked);
                     } else {
                         self.apply(link, effect, Vec::new());
                     }
@@ -128,10 +136,7 @@ impl RemoteOut {
                 let guide = job.mask.map(|mask| Guide::given(Some(mask.into())));
                 let mut seq = Sequence::new(request, Outlet::Remote(outlet), guide, self.shared.live());
                 seq.prompt_len = job.prompt_len;
-                self.peers
-                    .get_mut(&link)?
-                    .transfers
-                    .insert(key, Transfer { cancelled, full: Vec::new(), done: None, pinned: None });
+                self.peers.get_mut(&link)?.transfers.insert(key, Transfer::new(cancelled));
                 Some(Waiting::unqueued(seq))
             }
             Err(why) => {
@@ -166,6 +171,18 @@ impl RemoteOut {
         }
     }
 
+    /// Announces what `pages` finds computed of a sequence that goes to a link.
+    fn announce(&mut self, seq: &Sequence, pages: impl FnOnce(&mut Transfer, &Slices) -> Vec<u32>) {
+        let Outlet::Remote(outlet) = &seq.outlet else { return };
+        let (link, key) = (outlet.link, outlet.key);
+        let Some(peer) = self.peers.get_mut(&link) else { return };
+        let Some(transfer) = peer.transfers.get_mut(&key) else { return };
+        let pages = pages(transfer, &self.slices);
+        for effect in peer.source.ready(key, pages, false) {
+            self.apply(link, effect, Vec::new());
+        }
+    }
+
     fn apply(&mut self, link: u64, effect: SourceEffect, payload: Vec<u8>) {
         let Some(peer) = self.peers.get_mut(&link) else { return };
         match effect {
@@ -178,11 +195,23 @@ impl RemoteOut {
             SourceEffect::Cancel(key) => {
                 self.flow.aborted_total += 1;
                 if let Some(transfer) = peer.transfers.get(&key) {
-                    transfer.cancelled.store(true, Ordering::Release);
+                    transfer.cancel();
                 }
                 peer.let_go(key);
             }
         }
+    }
+
+    /// Hears what has come, and sends what can be sent. Says whether anything was.
+    fn exchange(&mut self, device: &dyn CacheReader) -> bool {
+        let events: Vec<_> = self.listener.events.try_iter().collect();
+        events.into_iter().for_each(|e| self.hear(e));
+        self.take_notes();
+        let mut moved = self.drain();
+        for peer in self.peers.values_mut() {
+            moved |= peer.flush(device, &self.slices, &mut self.flow);
+        }
+        moved
     }
 
     fn take_notes(&mut self) {
@@ -221,23 +250,23 @@ impl Drop for RemoteOut {
 
 impl Outbound for RemoteOut {
     fn progress(&mut self, sequence: &Prefilling) {
-        let Outlet::Remote(outlet) = &sequence.seq.outlet else { return };
-        let (link, key) = (outlet.link, outlet.key);
-        let Some(peer) = self.peers.get_mut(&link) else { return };
-        let Some(transfer) = peer.transfers.get_mut(&key) else { return };
-        transfer.full.extend(sequence.table.full(transfer.full.len()));
-        for effect in peer.source.ready(key, transfer.full.len() as u32, false) {
-            self.apply(link, effect, Vec::new());
-        }
+        self.announce(&sequence.seq, |transfer, slices| transfer.step_done(&sequence.table, slices));
+    }
+
+    fn layers_done(&mut self, sequence: &Prefilling, rows: usize, layers: u32) {
+        let done = self.slices.complete(layers);
+        self.announce(&sequence.seq, |transfer, slices| transfer.layers_done(sequence, rows, done, slices));
+    }
+
+    fn send(&mut self, device: &dyn CacheReader) {
+        self.exchange(device);
     }
 
     fn offer(&mut self, sequence: Prefilled<Resident>, _: &dyn Executor) -> Option<Box<Prefilled<Resident>>> {
         let Outlet::Remote(outlet) = &sequence.seq.outlet else { return None };
         let (link, key) = (outlet.link, outlet.key);
         let peer = self.peers.get_mut(&link)?;
-        let readable = sequence.kv.table.readable();
-        let pages = readable.ids(readable.tokens()).count() as u32;
-        peer.transfers.get_mut(&key)?.done = Some(sequence);
+        let pages = peer.transfers.get_mut(&key)?.complete(sequence, &self.slices);
         for effect in peer.source.ready(key, pages, true) {
             self.apply(link, effect, Vec::new());
         }
@@ -245,15 +274,8 @@ impl Outbound for RemoteOut {
     }
 
     fn poll(&mut self, device: &dyn Executor) -> Polled {
-        let mut new = Vec::new();
-        let events: Vec<_> = self.listener.events.try_iter().collect();
-        events.into_iter().for_each(|e| self.hear(e, &mut new));
-        self.take_notes();
-        let mut moved = self.drain();
-        for peer in self.peers.values_mut() {
-            moved |= peer.flush(device, &mut self.flow);
-        }
-        Polled { new, moved }
+        let moved = self.exchange(device);
+        Polled { new: std::mem::take(&mut self.new), moved }
     }
 
     fn flow(&self) -> Flow {
@@ -263,7 +285,7 @@ impl Outbound for RemoteOut {
     }
 
     fn held(&self) -> usize {
-        let held = |p: &Peer| p.transfers.values().filter(|t| t.done.is_some()).count() + p.draining.len();
+        let held = |p: &Peer| p.transfers.values().filter(|t| t.done().is_some()).count() + p.draining.len();
         let retired = self.retired.iter().map(|(_, transfers)| transfers.len());
         self.peers.values().map(held).chain(retired).sum()
     }

@@ -1,11 +1,9 @@
 //! One decode worker as a prefill worker sees it: its transfers, what waits to be sent, how pages travel.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use crate::exec::Executor;
-use crate::kv::Ready;
+use super::sending::Transfer;
+use crate::exec::CacheReader;
 use crate::sequence::{Prefilled, Resident};
 use crate::transfer::Flow;
 use crate::transfer::protocol::{Key, Source, ToSink};
@@ -13,28 +11,7 @@ use crate::transfer::remote::carrier::{Carry, Export, Offered, read_page};
 use crate::transfer::remote::frame::{Body, Frame};
 use crate::transfer::remote::job::{First, encode};
 use crate::transfer::remote::link::LinkHandle;
-
-/// One transfer at this side. Its blocks are pinned by being owned here.
-#[derive(Debug)]
-pub(super) struct Transfer {
-    pub(super) cancelled: Arc<AtomicBool>,
-    /// Full blocks of a sequence that is still being computed, to be sent already.
-    pub(super) full: Vec<Ready>,
-    pub(super) done: Option<Prefilled<Resident>>,
-    /// The last page that the sink copies from its block.
-    pub(super) pinned: Option<u64>,
-}
-
-impl Transfer {
-    /// The block of a page that was announced as computed.
-    fn block(&self, page: u32) -> Option<u32> {
-        let page = page as usize;
-        self.full.get(page).map(Ready::id).or_else(|| {
-            let readable = self.done.as_ref()?.kv.table.readable();
-            readable.ids(readable.tokens()).nth(page)
-        })
-    }
-}
+use crate::transfer::slices::Slices;
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -99,11 +76,13 @@ impl Peer {
     }
 
     /// The frame of a page; none while there is no room for it.
-    fn carry(&mut self, key: Key, page: u32, block: u32, device: &dyn Executor) -> Option<Frame> {
+    fn carry(&mut self, key: Key, page: u32, slices: &Slices, device: &dyn CacheReader) -> Option<Frame> {
+        let (block, slice) = slices.place(page);
+        let block = self.transfers.get(&key)?.block(block)?;
         let body = Body::ToSink(ToSink::Page(page));
         if let (Carrier::Beside(carrier), false) = (&mut self.carrier, self.is_broken) {
             let placed = carrier.has_room().and_then(|room| {
-                let put = || carrier.put(block, device);
+                let put = || carrier.put(block, slice, device);
                 room.then(put).transpose()
             });
             match placed {
@@ -124,34 +103,32 @@ impl Peer {
                 }
             }
         }
-        Some(Frame::new(key, body, read_page(block, device)))
+        Some(Frame::new(key, body, read_page(block, slice, device)))
     }
 
     /// Sends while the link has room. Says whether anything was sent.
-    pub(super) fn flush(&mut self, device: &dyn Executor, flow: &mut Flow) -> bool {
+    pub(super) fn flush(&mut self, device: &dyn CacheReader, slices: &Slices, flow: &mut Flow) -> bool {
         let mut sent = false;
         loop {
-            let next = self.stuck.take().map(|f| *f).or_else(|| self.next_frame(device));
+            let next = self.stuck.take().map(|f| *f).or_else(|| self.next_frame(slices, device));
             let Some(frame) = next else { return sent };
-            let pages = u64::from(frame.is_page());
+            let bytes = frame.page().map(|page| slices.place(page).1.bytes as u64);
             if let Err(frame) = self.handle.send(frame) {
                 self.stuck = Some(frame);
                 return sent;
             }
-            flow.pages_total += pages;
-            flow.bytes_total += pages * device.model().cache.block_bytes() as u64;
+            flow.pages_total += u64::from(bytes.is_some());
+            flow.bytes_total += bytes.unwrap_or(0);
             sent = true;
         }
     }
 
-    fn next_frame(&mut self, device: &dyn Executor) -> Option<Frame> {
+    fn next_frame(&mut self, slices: &Slices, device: &dyn CacheReader) -> Option<Frame> {
         while let Some((key, message, payload)) = self.backlog.pop_front() {
             let payload = match message {
                 ToSink::Started | ToSink::Closed => Some(payload),
-                ToSink::Page(page) => match self.transfers.get(&key).and_then(|t| t.block(page)) {
-                    Some(block) => return self.carry(key, page, block, device),
-                    None => None,
-                },
+                ToSink::Page(page) if self.has(key, page, slices) => return self.carry(key, page, slices, device),
+                ToSink::Page(_) => None,
                 ToSink::Finish => self.done(key).map(|p| encode(&first(p, device))),
             };
             // What was cancelled since then is not sent.
@@ -162,13 +139,18 @@ impl Peer {
         None
     }
 
+    /// Whether there is a page that was announced: a cancelled sequence has none.
+    fn has(&self, key: Key, page: u32, slices: &Slices) -> bool {
+        self.transfers.get(&key).is_some_and(|t| t.block(slices.place(page).0).is_some())
+    }
+
     fn done(&self, key: Key) -> Option<&Prefilled<Resident>> {
-        self.transfers.get(&key)?.done.as_ref()
+        self.transfers.get(&key)?.done()
     }
 }
 
-fn first(sequence: &Prefilled<Resident>, device: &dyn Executor) -> First {
-    let mut state = vec![0; device.model().cache.state_bytes()];
+fn first(sequence: &Prefilled<Resident>, device: &dyn CacheReader) -> First {
+    let mut state = vec![0; device.cache().state_bytes()];
     device.read_state(sequence.kv.slot.id(), &mut state);
     First::new(&sequence.first, sequence.seq.cached.unwrap_or(0), state)
 }
