@@ -29,25 +29,38 @@ pub(crate) fn attend<E: Element>(isa: Isa, cached: Cached<'_, E>, scale: f32, q:
         let q = &q[done * dim..];
         let out = &mut out[done * dim..];
         let n = match q.len() / dim {
-            1 => heads(isa, cached, scale, q, out, [(); 1]),
-            2 => heads(isa, cached, scale, q, out, [(); 2]),
-            3 => heads(isa, cached, scale, q, out, [(); 3]),
-            _ => heads(isa, cached, scale, q, out, [(); 4]),
+            1 => heads(isa, cached, scale, q, 0, out, [(); 1]),
+            2 => heads(isa, cached, scale, q, 0, out, [(); 2]),
+            3 => heads(isa, cached, scale, q, 0, out, [(); 3]),
+            _ => heads(isa, cached, scale, q, 0, out, [(); 4]),
         };
         done += n;
     }
 }
 
-versions! {
-    fn heads = heads_body [E: Element, const G: usize]
-        (cached: Cached<'_, E>, scale: f32, q: &[f32], out: &mut [f32], group: [(); G]) -> usize
+/// Attends for two rows that follow each other and take equally many steps, with up to three heads each; `cached` is what the second
+/// sees. `q` and `out` hold the heads of the first, then those of the second.
+pub(crate) fn attend_two<E: Element>(isa: Isa, cached: Cached<'_, E>, scale: f32, q: &[f32], out: &mut [f32]) {
+    match q.len() / cached.layout.head_dim {
+        2 => heads(isa, cached, scale, q, 1, out, [(); 2]),
+        4 => heads(isa, cached, scale, q, 2, out, [(); 4]),
+        6 => heads(isa, cached, scale, q, 3, out, [(); 6]),
+        n => panic!("{n} heads of two rows"),
+    };
 }
 
+versions! {
+    fn heads = heads_body [E: Element, const G: usize]
+        (cached: Cached<'_, E>, scale: f32, q: &[f32], short: usize, out: &mut [f32], group: [(); G]) -> usize
+}
+
+/// The first `short` heads see one position less than the others.
 #[inline(always)]
 fn heads_body<E: Element, const G: usize>(
     cached: Cached<'_, E>,
     scale: f32,
     q: &[f32],
+    short: usize,
     out: &mut [f32],
     _group: [(); G],
 ) -> usize {
@@ -60,14 +73,16 @@ fn heads_body<E: Element, const G: usize>(
     for first in (0..len).step_by(STEP) {
         let (block, within) = (table[first / tokens], first % tokens);
         let seen = STEP.min(len - first);
+        let by_all = if short > 0 { STEP.min(len - 1 - first) } else { seen };
         let keys = &pool[layout.keys(block, head)..][..dim * tokens];
         let values = &pool[layout.values(block, head) + within * dim..][..seen * dim];
         let scores = scores::<E, G>(keys, tokens, within, q, dim);
         let mut weights = [[0f32; STEP]; G];
         for g in 0..G {
             let mut masked = [f32::NEG_INFINITY; STEP];
+            let sees = if g < short { by_all } else { seen };
             for t in 0..STEP {
-                masked[t] = if t < seen { scores[g][t] * scale } else { f32::NEG_INFINITY };
+                masked[t] = if t < sees { scores[g][t] * scale } else { f32::NEG_INFINITY };
             }
             let best = max(masked);
             let new = if best > top[g] { best } else { top[g] };
@@ -81,7 +96,14 @@ fn heads_body<E: Element, const G: usize>(
                 *o *= fade;
             }
         }
-        accumulate::<E, G>(values, dim, &weights, out);
+        accumulate::<E, G>(&values[..by_all * dim], dim, &weights, out);
+        for (value, t) in values[by_all * dim..].chunks_exact(dim).zip(by_all..) {
+            for g in short..G {
+                for (o, v) in out[g * dim..][..dim].iter_mut().zip(value) {
+                    *o = v.widen().mul_add(weights[g][t], *o);
+                }
+            }
+        }
     }
     for g in 0..G {
         let inverse = 1.0 / total[g];

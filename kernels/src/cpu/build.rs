@@ -75,7 +75,8 @@ impl Build for Cpu {
         let floats = parts.clone().any(|p| !p.reads_cells());
         let memory = OperandMemory::new(rows, self.most(rows), cols, floats, cells);
         for line in &mut self.lines {
-            line.resize(line.len().max(cols), 0.0);
+            // Two rows' heads and what they find, if all heads share keys.
+            line.resize(line.len().max(6 * cols), 0.0);
         }
         Operand(push(&mut self.operands, memory))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::attention::{Cached, attend};
+use super::attention::{Cached, STEP, attend, attend_two};
 use super::cells::CELL;
 use super::element::{Element, Plain};
 use super::kv::{BlockLayout, by_store};
@@ -249,21 +249,45 @@ fn attention<E: Element + Plain>(cpu: &mut Cpu, args: &Attention, out: Operand) 
     // A cell is written by one thread: heads that share one are done together.
     let together = if group.is_multiple_of(CELL) { 1 } else { kv.heads };
     let (units, width) = (kv.heads / together, group * together);
-    let chunks = rows * units;
+    // Two rows of a prompt share what they read.
+    let taken = if matches!(group / kv.head_dim, 1..=3) { 2 } else { 1 };
+    let chunks = rows.div_ceil(taken) * units;
     let a_chunk = chunks.div_ceil(cpu.threads.count() * 8);
+    let cached = |row: usize, head: usize| {
+        let len = step.positions[row] as usize + 1;
+        Cached { pool, layout, table: step.table(row), len, head }
+    };
     cpu.threads.run(chunks.div_ceil(a_chunk.max(1)), &|worker, chunk| {
         // SAFETY: each worker has its own line.
-        let line = unsafe { &mut lines.part(worker, 1)[0][..width] };
+        let line = unsafe { &mut lines.part(worker, 1)[0] };
+        let (found, line) = line.split_at_mut(2 * width);
+        let (q, both) = line.split_at_mut(2 * group);
+        let both = &mut both[..2 * group];
         for unit in chunk * a_chunk..chunks.min((chunk + 1) * a_chunk) {
-            let (row, first) = (unit / units, unit % units * together);
-            let q = &source.values[row * source.stride..][columns.clone()][first * group..][..width];
-            let len = step.positions[row] as usize + 1;
-            for (i, (q, line)) in q.chunks_exact(group).zip(line.chunks_exact_mut(group)).enumerate() {
-                let cached = Cached { pool, layout, table: step.table(row), len, head: first + i };
-                attend(isa, cached, args.scale, q, line);
+            let (row, first) = (unit / units * taken, unit % units * together);
+            let end = rows.min(row + taken);
+            let two = end - row == 2 && step.follow(row, STEP);
+            for head in first..first + together {
+                let to = (head - first) * group;
+                let query =
+                    |row: usize| &source.values[row * source.stride..][columns.clone()][head * group..][..group];
+                if two {
+                    q[..group].copy_from_slice(query(row));
+                    q[group..].copy_from_slice(query(row + 1));
+                    attend_two(isa, cached(row + 1, head), args.scale, q, both);
+                    found[to..][..group].copy_from_slice(&both[..group]);
+                    found[width + to..][..group].copy_from_slice(&both[group..]);
+                    continue;
+                }
+                for row in row..end {
+                    let to = &mut found[row % taken * width + to..][..group];
+                    attend(isa, cached(row, head), args.scale, query(row), to);
+                }
             }
-            // SAFETY: each (row, unit) is handed out once.
-            unsafe { sink.put(row, first * group, line) };
+            for (row, found) in (row..end).zip(found.chunks_exact(width)) {
+                // SAFETY: each (row, unit) is handed out once.
+                unsafe { sink.put(row, first * group, found) };
+            }
         }
     });
 }

@@ -59,6 +59,12 @@ impl StepRows {
         &self.extents[self.extent_of_row[row] as usize]
     }
 
+    /// Whether the next row is of the same sequence and sees equally many steps of `step` positions.
+    pub(crate) fn follow(&self, row: usize, step: usize) -> bool {
+        self.extent_of_row[row] == self.extent_of_row[row + 1]
+            && self.positions[row] as usize / step == self.positions[row + 1] as usize / step
+    }
+
     /// The block table of a row's sequence.
     pub(crate) fn table(&self, row: usize) -> &[u32] {
         let e = self.extent(row);
