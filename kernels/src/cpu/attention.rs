@@ -29,10 +29,10 @@ pub(crate) fn attend<E: Element>(isa: Isa, cached: Cached<'_, E>, scale: f32, q:
         let q = &q[done * dim..];
         let out = &mut out[done * dim..];
         let n = match q.len() / dim {
-            1 => heads(isa, cached, scale, q, 0, out, [(); 1]),
-            2 => heads(isa, cached, scale, q, 0, out, [(); 2]),
-            3 => heads(isa, cached, scale, q, 0, out, [(); 3]),
-            _ => heads(isa, cached, scale, q, 0, out, [(); 4]),
+            1 => heads(isa, cached, scale, q, out, Group::<1> { short: 0 }),
+            2 => heads(isa, cached, scale, q, out, Group::<2> { short: 0 }),
+            3 => heads(isa, cached, scale, q, out, Group::<3> { short: 0 }),
+            _ => heads(isa, cached, scale, q, out, Group::<4> { short: 0 }),
         };
         done += n;
     }
@@ -42,27 +42,32 @@ pub(crate) fn attend<E: Element>(isa: Isa, cached: Cached<'_, E>, scale: f32, q:
 /// sees. `q` and `out` hold the heads of the first, then those of the second.
 pub(crate) fn attend_two<E: Element>(isa: Isa, cached: Cached<'_, E>, scale: f32, q: &[f32], out: &mut [f32]) {
     match q.len() / cached.layout.head_dim {
-        2 => heads(isa, cached, scale, q, 1, out, [(); 2]),
-        4 => heads(isa, cached, scale, q, 2, out, [(); 4]),
-        6 => heads(isa, cached, scale, q, 3, out, [(); 6]),
+        2 => heads(isa, cached, scale, q, out, Group::<2> { short: 1 }),
+        4 => heads(isa, cached, scale, q, out, Group::<4> { short: 2 }),
+        6 => heads(isa, cached, scale, q, out, Group::<6> { short: 3 }),
         n => panic!("{n} heads of two rows"),
     };
 }
 
-versions! {
-    fn heads = heads_body [E: Element, const G: usize]
-        (cached: Cached<'_, E>, scale: f32, q: &[f32], short: usize, out: &mut [f32], group: [(); G]) -> usize
+/// `G` heads that are computed together.
+#[derive(Clone, Copy)]
+struct Group<const G: usize> {
+    /// So many of them, at the front, see one position less than the others.
+    short: usize,
 }
 
-/// The first `short` heads see one position less than the others.
+versions! {
+    fn heads = heads_body [E: Element, const G: usize]
+        (cached: Cached<'_, E>, scale: f32, q: &[f32], out: &mut [f32], group: Group<G>) -> usize
+}
+
 #[inline(always)]
 fn heads_body<E: Element, const G: usize>(
     cached: Cached<'_, E>,
     scale: f32,
     q: &[f32],
-    short: usize,
     out: &mut [f32],
-    _group: [(); G],
+    Group { short }: Group<G>,
 ) -> usize {
     let Cached { pool, layout, table, len, head } = cached;
     let (dim, tokens) = (layout.head_dim, layout.tokens);
