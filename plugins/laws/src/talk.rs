@@ -167,11 +167,17 @@ pub fn talks(limits: Limits) -> impl Strategy<Value = Talk> {
         calls.retain(|c| seen.insert(c.name.clone()));
         Talk {
             tools: declare(&calls),
-            reasoning: if limits.reasoning { clean(reasoning).trim().to_owned() } else { String::new() },
+            reasoning: if limits.reasoning { unopened(&clean(reasoning)).to_owned() } else { String::new() },
             content: if limits.silent && !calls.is_empty() { String::new() } else { clean(content).trim().to_owned() },
             calls,
         }
     })
+}
+
+/// Without openers in front: a model may write the one that its prompt ends with once more, so parsers drop it there.
+fn unopened(reasoning: &str) -> &str {
+    let reasoning = reasoning.trim();
+    reasoning.strip_prefix("<think>").map_or(reasoning, unopened)
 }
 
 fn tidy(value: &mut Value, clean: &impl Fn(String) -> String, exact: bool) {
