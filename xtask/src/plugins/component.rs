@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wit_component::{ComponentEncoder, DecodedWasm};
 
+use super::door;
 use crate::workspace::write_atomically;
 
 /// Encodes `module` as a component at `component`. Returns whether the file changed: a running gateway watches it.
@@ -22,7 +23,7 @@ pub(crate) fn encode(module: &Path, component: &Path) -> Result<bool> {
 }
 
 fn encode_bytes(core: &[u8]) -> Result<Vec<u8>> {
-    let encoded = ComponentEncoder::default().module(core)?.validate(true).encode()?;
+    let encoded = door::add(&ComponentEncoder::default().module(core)?.validate(true).encode()?)?;
     let DecodedWasm::Component(resolve, world) = wit_component::decode(&encoded)? else {
         bail!("it exports no world of wit/format.wit");
     };

@@ -1,6 +1,7 @@
 //! Format plugins: built for WebAssembly, encoded as components.
 
 mod component;
+mod door;
 mod target;
 
 use std::path::Path;
