@@ -89,8 +89,10 @@ pub fn assert_bounded(plugin: &Plugin, format: &str, bytes: usize) {
 fn push(parser: &mut dyn Machine, text: &str, size: usize, what: &str) -> String {
     let mut arguments = String::new();
     for chunk in sized(text, size) {
-        if let Step::Events(events) = parser.push(chunk) {
-            arguments.extend(events.into_iter().filter_map(piece));
+        match parser.push(chunk) {
+            Step::Args(_) => arguments.push_str(chunk),
+            Step::Events(events) => arguments.extend(events.into_iter().filter_map(piece)),
+            Step::Hold | Step::Pass(_) => {}
         }
         assert!(parser.held() <= MAX_HELD, "{what}: {} bytes are held", parser.held());
     }

@@ -341,6 +341,14 @@ impl Reader for BraceReader {
         Read::More(at)
     }
 
+    fn passes(&mut self, text: &str) -> bool {
+        matches!(self.state, State::Text(None))
+            && !self.twice
+            && !self.long
+            && json::plain(text.as_bytes()) == text.len()
+            && self.shared.quote.is_clear(text)
+    }
+
     fn finish(&mut self, stopped: bool, _request: &Request, out: &mut Emitter) -> Option<String> {
         if stopped {
             self.end(out);

@@ -97,6 +97,12 @@ impl Emitter {
         trim == Trim::Nothing || text.chars().next_back().is_some_and(|c| !trim.has(c))
     }
 
+    /// The call whose arguments may go out as they are: one is open, and nothing waits to go out before them.
+    #[inline]
+    pub(crate) fn args_pass(&self) -> Option<u32> {
+        (self.open && self.events.is_empty()).then(|| self.started.saturating_sub(1))
+    }
+
     /// Text of the current channel.
     pub fn text(&mut self, text: &str) {
         let Some(prose) = self.prose.as_mut() else { return self.lay_out(text) };

@@ -56,6 +56,8 @@ pub enum Step {
     Hold,
     /// Emit exactly what was pushed, on this channel.
     Pass(Channel),
+    /// Emit exactly what was pushed, as the next piece of the arguments of this call, which is the one that began last.
+    Args(u32),
     /// Events in order; never empty.
     Events(Vec<Event>),
 }

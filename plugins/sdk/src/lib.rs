@@ -22,6 +22,7 @@ pub mod grammar;
 pub mod json;
 mod layout;
 mod limit;
+mod machine;
 mod prose;
 pub mod python;
 pub mod scan;

@@ -1,31 +1,16 @@
 //! The text machine: content and reasoning in one state, blocks of calls handed to the format's reader.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
 use crate::limit::limit;
+pub use crate::machine::Machine;
 use crate::scan::{Hit, Markers, distinct};
 use crate::syntax::{Enter, Place, Read, Reader, Request, Syntax};
 use crate::think::Think;
 use crate::tools::ToolSet;
-
-/// One streamed message.
-pub trait Machine: fmt::Debug {
-    /// Reads a delta.
-    fn push(&mut self, text: &str) -> Step;
-    /// Like `push`, for formats that work on token ids.
-    fn push_tokens(&mut self, text: &str, ids: &[u32]) -> Step {
-        let _ = ids;
-        self.push(text)
-    }
-    /// Bytes of text that are held back, to be read again with the next delta. Bounded, so that work is linear.
-    fn held(&self) -> usize;
-    /// Ends the message.
-    fn finish(&mut self, cause: &StopCause) -> Tail;
-}
 
 const OPEN: u16 = 0;
 const CLOSE: u16 = 1;
@@ -362,6 +347,12 @@ impl Machine for TextMachine {
     fn push(&mut self, text: &str) -> Step {
         if self.passes(text) {
             return Step::Pass(self.out.channel());
+        }
+        if let Some(reader) = self.reader.as_mut().filter(|_| self.held.is_empty() && !text.is_empty())
+            && let Some(index) = self.out.args_pass()
+            && reader.passes(text)
+        {
+            return Step::Args(index);
         }
         if self.held.is_empty() {
             let read = self.drive(text, false);

@@ -89,6 +89,12 @@ pub trait Syntax: fmt::Debug + Send + Sync {
 pub trait Reader: fmt::Debug {
     /// Reads on. `input` begins with what the last call left unread.
     fn read(&mut self, input: &str, last: bool, request: &Request, out: &mut Emitter) -> Read;
+    /// Reads `text` if all of it is arguments as it stands, and nothing else comes of it: what most deltas are. If not,
+    /// nothing has been read. Nothing was held back before.
+    fn passes(&mut self, text: &str) -> bool {
+        let _ = text;
+        false
+    }
     /// The message ends inside the block; `stopped` if the model ended it itself. Text returned is content.
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String>;
 }

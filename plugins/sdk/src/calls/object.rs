@@ -94,6 +94,17 @@ impl Object {
         matches!(self.args, Args::Streaming { .. })
     }
 
+    /// True if `text` belongs to the arguments as it stands: it may go out without being fed.
+    pub(crate) fn passes(&self, text: &str) -> bool {
+        match &self.state {
+            State::Value(checker) => {
+                self.slot == Slot::Args && self.args == Args::Streaming { done: false } && checker.passes(text)
+            }
+            State::Bare(checker) => checker.passes(text),
+            _ => false,
+        }
+    }
+
     pub(crate) fn feed(&mut self, text: &str, request: &Request, out: &mut Emitter) -> Outcome {
         let mut at = 0;
         while at < text.len() {

@@ -298,6 +298,18 @@ impl Reader for JsonReader {
         Read::More(at)
     }
 
+    fn passes(&mut self, text: &str) -> bool {
+        let passes = match &self.state {
+            State::Object(object) => !self.guess && object.passes(text),
+            State::Args(checker) => !self.guess && checker.passes(text),
+            _ => false,
+        };
+        if passes {
+            self.keep_raw(text);
+        }
+        passes
+    }
+
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {
         let complete = stopped
             && match &mut self.state {

@@ -1,5 +1,6 @@
 //! The channel framer: output as a row of messages, each with a header that says where its body goes.
 
+mod arguments;
 mod spec;
 mod tokens;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
-use crate::json::{Checker, Fed};
+use crate::json::Checker;
 use crate::limit::{limit, window};
 use crate::scan::{Hit, Markers, distinct};
 use crate::stream::Machine;
@@ -275,59 +276,6 @@ impl ChannelMachine {
         self.state = State::Header;
     }
 
-    /// Reads the arguments of a call. An empty body is `{}`.
-    fn arguments(&mut self, rest: &str, last: bool) -> (usize, bool) {
-        if self.origin == Origin::Special
-            && let Hit::Marker { len, .. } = self.format.body.find_here(rest, last)
-            && !matches!(self.state, State::Args(None))
-        {
-            // A string may hold this text, but not this token: the arguments were never finished.
-            self.close();
-            return (len, true);
-        }
-        let State::Args(args) = &mut self.state else { return (0, true) };
-        let Some(checker) = args else {
-            let body = rest.trim_start();
-            if body.len() < rest.len() {
-                return (rest.len() - body.len(), true);
-            }
-            let plain = self.origin == Origin::Plain;
-            self.state = match self.format.body.find_here(rest, last) {
-                Hit::Partial { .. } if !plain => return (0, false),
-                Hit::Marker { .. } if !plain => {
-                    self.out.args("{");
-                    State::Complete
-                }
-                _ if rest.starts_with('{') => State::Args(Some(Checker::default())),
-                _ => self.broken(),
-            };
-            return (0, true);
-        };
-        let fed = self.out.args_with(|args| {
-            let fed = checker.feed(rest, args);
-            if matches!(fed, Fed::Done(_)) {
-                args.pop();
-            }
-            fed
-        });
-        match fed {
-            Fed::More => (rest.len(), true),
-            Fed::Done(n) => {
-                self.state = State::Complete;
-                (n, true)
-            }
-            Fed::Bad(n) => {
-                self.state = self.broken();
-                (n, true)
-            }
-        }
-    }
-
-    fn broken(&mut self) -> State {
-        self.out.abandon("");
-        State::Ignore
-    }
-
     #[inline]
     fn passes(&self, text: &str) -> bool {
         matches!(self.state, State::Text)
@@ -349,6 +297,11 @@ impl Machine for ChannelMachine {
     fn push(&mut self, text: &str) -> Step {
         if self.passes(text) {
             return Step::Pass(self.out.channel());
+        }
+        if let Some(index) = self.out.args_pass()
+            && self.args_pass(text)
+        {
+            return Step::Args(index);
         }
         self.feed(text);
         self.out.step()

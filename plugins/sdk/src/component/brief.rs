@@ -29,8 +29,10 @@ impl<E: Entry> brief::Guest for Component<E> {
         for (place, word) in bytes.chunks_exact_mut(8).zip([w0, w1, w2, w3, w4, w5, w6, w7]) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        let text = bytes.get(..length as usize).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
-        answer(number, text)
+        let length = length as usize;
+        // Whole words are checked several bytes at a time; the zeros behind the text are text, too.
+        let words = bytes.get(..length.next_multiple_of(8)).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        answer(number, words.and_then(|text| text.get(..length)).unwrap_or_default())
     }
 
     fn take(number: u32) -> Vec<t::Event> {
@@ -51,6 +53,7 @@ fn answer(number: u32, text: &str) -> u64 {
         Step::Hold => HOLD,
         Step::Pass(Channel::Content) => SAME + CONTENT,
         Step::Pass(Channel::Reasoning) => SAME + REASONING,
+        Step::Args(_) => SAME + ARGUMENTS,
         Step::Events(events) => match short(&events, text) {
             Some(answer) => {
                 spare::give(events);

@@ -61,7 +61,7 @@ impl<E> Drop for Stream<E> {
 
 impl<E> Stream<E> {
     fn push(&self, text: &str) -> t::Step {
-        step(parsers::with(self.number, |parser| parser.machine.push(text), native::Step::Hold))
+        step(parsers::with(self.number, |parser| parser.machine.push(text), native::Step::Hold), text)
     }
 }
 
@@ -92,7 +92,7 @@ impl<E: Entry> parse::GuestParser for Stream<E> {
     }
 
     fn push_tokens(&self, text: String, ids: Vec<u32>) -> t::Step {
-        step(parsers::with(self.number, |parser| parser.machine.push_tokens(&text, &ids), native::Step::Hold))
+        step(parsers::with(self.number, |parser| parser.machine.push_tokens(&text, &ids), native::Step::Hold), &text)
     }
 
     fn finish(parser: parse::Parser, cause: t::StopCause) -> t::Tail {
@@ -209,11 +209,15 @@ fn native_config(c: parse::ParserConfig) -> config::ParserConfig {
     }
 }
 
-fn step(step: native::Step) -> t::Step {
+/// What the push of `text` came to.
+fn step(step: native::Step, text: &str) -> t::Step {
     match step {
         native::Step::Hold => t::Step::Hold,
         native::Step::Pass(native::Channel::Content) => t::Step::Pass(t::Channel::Content),
         native::Step::Pass(native::Channel::Reasoning) => t::Step::Pass(t::Channel::Reasoning),
+        native::Step::Args(index) => {
+            t::Step::Events(vec![t::Event::ToolArgs(t::ToolArgs { index, delta: text.to_owned() })])
+        }
         native::Step::Events(events) => t::Step::Events(events.into_iter().map(event).collect()),
     }
 }

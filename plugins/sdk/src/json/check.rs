@@ -110,6 +110,11 @@ impl Checker {
         }
     }
 
+    /// True if `text` is the inside of the string being read and needs no repair: it may go out without being fed.
+    pub(crate) fn passes(&self, text: &str) -> bool {
+        self.state == State::Text && super::text::plain(text.as_bytes()) == text.len()
+    }
+
     /// Reads `text`, appending what is valid to `out`.
     pub fn feed(&mut self, text: &str, out: &mut String) -> Fed {
         let bytes = text.as_bytes();
@@ -358,6 +363,24 @@ mod tests {
             assert_eq!(run(text, at), (Fed::Done(text.len()), want.to_string()), "{at}");
         }
         assert!(is_value(want));
+    }
+
+    #[test]
+    fn what_passes_is_what_feeding_gives() {
+        let text = "{\"a\\\"b\": \"\u{e9}\\u00e9 \\d\n more than a block of it, {}[]\", \"c\": [\"x\"]}";
+        let mut passed = 0;
+        for (start, _) in text.char_indices() {
+            let mut checker = Checker::default();
+            assert_eq!(checker.feed(&text[..start], &mut String::new()), Fed::More);
+            let ends = text[start..].char_indices().map(|(n, c)| start + n + c.len_utf8());
+            for piece in ends.map(|end| &text[start..end]).filter(|piece| checker.passes(piece)) {
+                let (mut fed, mut out) = (checker.clone(), String::new());
+                assert_eq!((fed.feed(piece, &mut out), out.as_str()), (Fed::More, piece));
+                assert_eq!(format!("{fed:?}"), format!("{checker:?}"), "{piece:?}");
+                passed += 1;
+            }
+        }
+        assert!(passed > 100, "{passed}");
     }
 
     #[test]

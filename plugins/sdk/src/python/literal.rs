@@ -72,6 +72,14 @@ enum Did {
 }
 
 impl Transcoder {
+    /// True if `text` is the inside of the string being read and means itself: it may go out without being fed.
+    pub(super) fn passes(&self, text: &str) -> bool {
+        match &self.state {
+            State::Text { text: literal, role: Role::Value | Role::Key } => literal.plain(text) == text.len(),
+            _ => false,
+        }
+    }
+
     /// Reads `text`, appending JSON to `out`.
     pub fn feed(&mut self, text: &str, out: &mut String) -> Fed {
         if out.is_empty() {
@@ -346,5 +354,23 @@ mod tests {
         for bad in ["foo ", "[1 2] ", "{1: 2} ", "[,] ", "1.2.3 "] {
             assert_eq!(run(bad, 0), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_passes_is_what_feeding_gives() {
+        let text = "{'k\\'y': ['more than a block \"of\" \u{e9}, {}[]', r'\\d', \"\"\"a\"b\"\"\"], 'a': {'s'}}";
+        let mut passed = 0;
+        for (start, _) in text.char_indices() {
+            let mut transcoder = Transcoder::default();
+            assert_eq!(transcoder.feed(&text[..start], &mut String::new()), Fed::More);
+            let ends = text[start..].char_indices().map(|(n, c)| start + n + c.len_utf8());
+            for piece in ends.map(|end| &text[start..end]).filter(|piece| transcoder.passes(piece)) {
+                let (mut fed, mut out) = (transcoder.clone(), String::new());
+                assert_eq!((fed.feed(piece, &mut out), out.as_str()), (Fed::More, piece));
+                assert_eq!(format!("{fed:?}"), format!("{transcoder:?}"), "{piece:?}");
+                passed += 1;
+            }
+        }
+        assert!(passed > 100, "{passed}");
     }
 }

@@ -270,6 +270,10 @@ impl Reader for PythonReader {
         Read::More(at)
     }
 
+    fn passes(&mut self, text: &str) -> bool {
+        matches!(&self.state, State::Value(transcoder, false) if transcoder.passes(text))
+    }
+
     fn finish(&mut self, stopped: bool, _request: &Request, out: &mut Emitter) -> Option<String> {
         if stopped {
             out.abandon("");

@@ -355,6 +355,16 @@ impl Reader for TagReader {
         Read::More(at)
     }
 
+    fn passes(&mut self, text: &str) -> bool {
+        let State::Value(value) = &self.state else { return false };
+        let closers = self.leaf.as_ref().unwrap_or(&self.shared.closers);
+        let passes = self.cdata == Cdata::No && value.passes(text) && closers.is_clear(text);
+        if passes {
+            self.keep_raw(text);
+        }
+        passes
+    }
+
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {
         // A call that a header named, without any body.
         if stopped {

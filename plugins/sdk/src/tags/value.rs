@@ -66,6 +66,17 @@ impl Value {
         value
     }
 
+    /// True if `text` belongs to a string and goes out as it stands: it need not be fed.
+    pub(super) fn passes(&self, text: &str) -> bool {
+        self.kind == Kind::Text
+            && !self.lead
+            && !self.bad
+            && self.tail.is_empty()
+            && json::plain(text.as_bytes()) == text.len()
+            // A line feed is not plain.
+            && (self.trim != ValueTrim::Whitespace || !text.ends_with(char::is_whitespace))
+    }
+
     /// The next piece.
     pub(super) fn feed(&mut self, piece: &str, out: &mut Emitter) {
         let mut piece = piece;

@@ -1,0 +1,20 @@
+//! What a parser of one message does, whatever the format.
+
+use std::fmt;
+
+use crate::event::{Step, StopCause, Tail};
+
+/// One streamed message.
+pub trait Machine: fmt::Debug {
+    /// Reads a delta.
+    fn push(&mut self, text: &str) -> Step;
+    /// Like `push`, for formats that work on token ids.
+    fn push_tokens(&mut self, text: &str, ids: &[u32]) -> Step {
+        let _ = ids;
+        self.push(text)
+    }
+    /// Bytes of text that are held back, to be read again with the next delta. Bounded, so that work is linear.
+    fn held(&self) -> usize;
+    /// Ends the message.
+    fn finish(&mut self, cause: &StopCause) -> Tail;
+}
