@@ -59,8 +59,9 @@ pub type Shown<'a> = &'a mut dyn FnMut(usize, &mut [f32]);
 
 /// Drawing on the device; one that can't shows its logits ([`Ops::host`](crate::ops::Ops::host)).
 pub trait DrawOps {
-    /// Whether there is a sampler.
-    fn can_draw(&self) -> bool {
+    /// Whether the device draws for rows that ask for this, and for `biased` ones.
+    fn draws(&self, by: &DrawBy, biased: bool) -> bool {
+        let _ = (by, biased);
         false
     }
 

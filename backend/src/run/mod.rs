@@ -98,7 +98,7 @@ impl<D: Ops> Runner<D> {
         if pass == Pass::Draft {
             self.can_draft(plan)?;
         }
-        if self.device.can_draw() && plan.samples.iter().any(sample::is_for_device) {
+        if plan.samples.iter().any(|row| sample::is_for_device(row, &self.device)) {
             return self.draw_there(plan, pass, out, watch);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -120,14 +120,16 @@ impl<D: Ops> Runner<D> {
     ) -> Result<(), ExecError> {
         self.forward(plan, pass, watch)?;
         let Self { device, model, seen, scratch, drawn, .. } = self;
-        seen.count(&plan.samples);
+        seen.count(&plan.samples, device);
+        let asked = seen.asked(&plan.samples);
         let mut here = Vec::new();
         let mut shown = |row: usize, logits: &mut [f32]| here.push(sample::sample(logits, &plan.samples[row], scratch));
-        device.draw(model.logits(), &seen.asked(&plan.samples), drawn, &mut shown).map_err(failed)?;
+        device.draw(model.logits(), &asked, drawn, &mut shown).map_err(failed)?;
         let mut here = here.into_iter();
-        out.extend(plan.samples.iter().zip(drawn).map(|(row, token)| match sample::is_for_device(row) {
-            true => Sampled { id: sample::drawn(*token, row), logprobs: None },
-            false => here.next().unwrap_or(Sampled { id: 0, logprobs: None }),
+        let rows = plan.samples.iter().zip(asked).zip(drawn);
+        out.extend(rows.map(|((row, asked), token)| match asked {
+            Some(_) => Sampled { id: sample::drawn(*token, row), logprobs: None },
+            None => here.next().unwrap_or(Sampled { id: 0, logprobs: None }),
         }));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod compressed;
+mod draws;
 mod drive;
 mod fast;
 mod golden;

@@ -12,24 +12,24 @@ use crate::drive::{logits, open};
 use crate::fast::compare;
 
 #[derive(Deserialize)]
-struct Prompt {
-    name: String,
-    ids: Vec<u32>,
-    greedy: Vec<u32>,
+pub(crate) struct Prompt {
+    pub(crate) name: String,
+    pub(crate) ids: Vec<u32>,
+    pub(crate) greedy: Vec<u32>,
 }
 
 #[derive(Deserialize)]
-struct Golden {
-    prompts: Vec<Prompt>,
+pub(crate) struct Golden {
+    pub(crate) prompts: Vec<Prompt>,
 }
 
-fn golden() -> Golden {
+pub(crate) fn golden() -> Golden {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/smollm2/greedy.json");
     serde_json::from_slice(&std::fs::read(path).expect("the golden")).expect("its JSON")
 }
 
 /// A model folder of `models/`, or of where `SLUICEGATE_MODELS` says.
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     let dir = std::env::var_os("SLUICEGATE_MODELS").map_or(root, PathBuf::from).join(name);
     assert!(dir.join("config.json").is_file(), "no {}; `cargo xtask demo-model` makes it", dir.display());

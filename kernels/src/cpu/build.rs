@@ -1,7 +1,7 @@
 //! Building on the CPU: repacks weights, allocates buffers.
 
 use super::kv::PoolMemory;
-use super::linear::{Packer, Part, Stack};
+use super::linear::{Packer, Part, Stack, Tiles};
 use super::operand::OperandMemory;
 use super::rope::RopeTable;
 use super::{ActMemory, Cpu};
@@ -51,6 +51,7 @@ impl Build for Cpu {
     fn head(&mut self, matrix: &Matrix) -> Result<Linear, BuildError> {
         let mut packer = Packer { threads: &mut self.threads, arena: &mut self.weights, isa: self.isa };
         let part = Part::pack_head(&mut packer, matrix, self.arithmetic)?;
+        self.quantized_head |= matches!(part.tiles, Tiles::Int8(_));
         Ok(Linear(push(&mut self.linears, Stack::new(vec![part])?)))
     }
 

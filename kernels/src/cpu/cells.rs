@@ -29,6 +29,8 @@ pub(crate) struct Cell {
     pub(crate) minus_128: i32,
     /// Real number per quantized unit.
     pub(crate) scale: f32,
+    /// `-32 * sum(q)` of either half, modulo `2^16`: takes back the +32 that makes the upper six bits of an int8 weight unsigned.
+    pub(crate) minus_32: [i16; 2],
 }
 
 /// Cells of a row of `cols` numbers.
@@ -95,6 +97,7 @@ fn quantize(x: &[f32; CELL], order: Order) -> Cell {
         sums[order.column(place) / HALF] += i16::from(v);
     }
     cell.minus_12 = [-12 * sums[0], -12 * sums[1]];
+    cell.minus_32 = [sums[0].wrapping_mul(-32), sums[1].wrapping_mul(-32)];
     cell.minus_128 = -128 * (i32::from(sums[0]) + i32::from(sums[1]));
     cell
 }
@@ -175,6 +178,7 @@ mod tests {
             let cell = quantize(&x, order);
             assert_eq!(cell.q, std::array::from_fn(|place| q[order.column(place)]));
             assert_eq!((cell.minus_12, cell.scale), (sums.map(|s| -12 * s), 1.0));
+            assert_eq!(cell.minus_32, sums.map(|s| (-32 * i32::from(s)) as i16));
             assert_eq!(cell.minus_128, -128 * i32::from(sums[0] + sums[1]));
             assert_eq!(quantize(&[0.0; CELL], order), Cell::default());
         }

@@ -6,6 +6,7 @@
 mod attention;
 mod build;
 mod cells;
+mod draw;
 pub(crate) mod element;
 mod hyper;
 mod isa;
@@ -109,6 +110,10 @@ pub struct Cpu {
     pools: Vec<PoolMemory>,
     states: Vec<PoolMemory>,
     step: StepRows,
+    /// The head of this step, until its logits or what they are for is asked.
+    pending: Option<draw::Pending>,
+    /// Whether a head was quantized, so that it can wait.
+    quantized_head: bool,
 }
 
 impl Cpu {
@@ -147,6 +152,8 @@ impl Cpu {
             pools: Vec::new(),
             states: Vec::new(),
             step: StepRows::new(&limits),
+            pending: None,
+            quantized_head: false,
         })
     }
 
@@ -159,9 +166,6 @@ impl Cpu {
         Loop { isa, threads, scratch }
     }
 }
-
-/// Its logits are the host's already.
-impl crate::draw::DrawOps for Cpu {}
 
 /// Blocks of host memory need no way of their own.
 impl crate::peer::PeerOps for Cpu {}

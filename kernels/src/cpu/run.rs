@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::attention::{Cached, STEP, attend, attend_two};
 use super::cells::CELL;
+use super::draw::Pending;
 use super::element::{Element, Plain};
 use super::kv::{BlockLayout, by_store};
-use super::linear::{Column, floats_at};
+use super::linear::run::{Input, Loop};
+use super::linear::{Column, Stack, floats_at};
 use super::norm::rms_norm;
 use super::rope::{RowArgs, append_row};
 use super::shared::Split;
@@ -58,32 +60,38 @@ fn gather_row(table: &Matrix, row: usize, out: &mut [f32]) {
     }
 }
 
+/// Writes or adds `w . input` to the first rows of `out`.
+pub(crate) fn project(looper: &mut Loop<'_>, w: &Stack, input: Input<'_>, out: (&mut ActMemory, usize), add: bool) {
+    let (memory, from) = out;
+    let stride = memory.stride;
+    let to = Split::new(&mut memory.values);
+    looper.multiply(w, input, &|place, columns| {
+        for (row, column) in (place.row..).zip(columns) {
+            // SAFETY: each (row, tile) is handed out once.
+            let to = unsafe { to.part(row * stride + from + place.at, place.width) };
+            match to.first_chunk_mut() {
+                Some(to) => store(add, column, to),
+                None if add => to.iter_mut().zip(column).for_each(|(t, v)| *t += v),
+                None => to.copy_from_slice(&column[..place.width]),
+            }
+        }
+    });
+}
+
 impl Cpu {
-    fn project(&mut self, x: Operand, w: Linear, out: Act, add: bool) {
-        let mut memory = take(&mut self.acts, out);
+    pub(super) fn project(&mut self, x: Operand, w: Linear, out: Act, add: bool) {
         let operand = &self.operands[x.0 as usize];
         let stack = &self.linears[w.0 as usize];
         assert!(stack.rows() == out.width() && stack.cols == operand.cols, "linear {w:?} does not fit {out:?}");
-        let rows = self.step.count(memory.rows);
-        let (stride, from) = (memory.stride, out.from as usize);
-        let to = Split::new(&mut memory.values);
+        let memory = &mut self.acts[out.id as usize];
+        let input = operand.input(self.step.count(memory.rows));
         let mut looper = Self::looper(self.isa, &mut self.threads, &mut self.scratch);
-        looper.multiply(stack, operand.input(rows), &|place, columns| {
-            for (row, column) in (place.row..).zip(columns) {
-                // SAFETY: each (row, tile) is handed out once.
-                let to = unsafe { to.part(row * stride + from + place.at, place.width) };
-                match to.first_chunk_mut() {
-                    Some(to) => store(add, column, to),
-                    None if add => to.iter_mut().zip(column).for_each(|(t, v)| *t += v),
-                    None => to.copy_from_slice(&column[..place.width]),
-                }
-            }
-        });
-        self.acts[out.id as usize] = memory;
+        project(&mut looper, stack, input, (memory, out.from as usize), add);
     }
 
     /// Hands `fill(row of x, scratch)` of each row to an operand.
     fn fill_operand(&mut self, x: Act, out: Operand, fill: &(dyn Fn(&[f32], &mut [f32]) + Sync)) {
+        self.settle_head(|pending| pending.x == out);
         let (source, columns) = Self::view(&self.acts, x);
         let operand = &mut self.operands[out.0 as usize];
         assert!(operand.cols == x.width() && operand.rows == source.rows, "{x:?} does not fit {out:?}");
@@ -102,6 +110,7 @@ impl Cpu {
 
 impl Ops for Cpu {
     fn begin(&mut self, batch: &Batch<'_>) -> Result<Step, DeviceError> {
+        self.pending = None;
         self.step.load(batch);
         for rope in &mut self.ropes {
             rope.prepare(&self.step.positions);
@@ -131,7 +140,12 @@ impl Ops for Cpu {
     }
 
     fn linear(&mut self, x: Operand, w: Linear, out: Act) {
-        self.project(x, w, out, false);
+        if self.can_wait(x, w) {
+            self.settle_head(|_| true);
+            self.pending = Some(Pending { x, w, out });
+        } else {
+            self.project(x, w, out, false);
+        }
     }
 
     fn linear_add(&mut self, x: Operand, w: Linear, out: Act) {
@@ -179,6 +193,7 @@ impl Ops for Cpu {
     }
 
     fn host(&mut self, x: Act) -> Result<HostRows<'_>, DeviceError> {
+        self.settle_head(|pending| pending.out.id == x.id);
         let memory = &mut self.acts[x.id as usize];
         let rows = self.step.count(memory.rows);
         let values = &mut memory.values[..rows * memory.stride];

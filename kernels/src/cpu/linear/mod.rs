@@ -2,6 +2,7 @@
 
 pub(crate) mod dense;
 pub(crate) mod int8;
+pub(crate) mod largest;
 pub(crate) mod nvfp4;
 mod pack;
 pub(crate) mod run;

@@ -118,7 +118,7 @@ pub(crate) struct PanelCell {
 }
 
 impl PanelCell {
-    const ZERO: Self = Self { weights: [[[0; 32]; 2]; 8], scales: [[0; 16]; 2] };
+    pub(super) const ZERO: Self = Self { weights: [[[0; 32]; 2]; 8], scales: [[0; 16]; 2] };
 }
 
 /// For each two bytes of a row in a tile's cell, the byte of the checkpoint that has their low nibbles, and that with the high ones.

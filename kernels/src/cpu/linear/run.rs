@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::largest::Largest;
 use super::nvfp4::PanelCell;
 use super::{Column, Part, ROWS, Rounding, Stack, Tiles};
 use crate::cpu::cells::{Cell, TILE, cells_of};
@@ -53,7 +54,7 @@ type Job<'a> = &'a (dyn Fn(&mut Scratch, Range<usize>, Range<usize>) + Sync);
 #[derive(Debug, Default)]
 pub(crate) struct Panels {
     floats: Vec<Column>,
-    integers: Vec<PanelCell>,
+    pub(super) integers: Vec<PanelCell>,
 }
 
 /// Results of two tiles for one token: what a cell of the next operand is made of.
@@ -62,10 +63,12 @@ pub(crate) type Pair = [f32; 2 * ROWS];
 /// One thread's scratch.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    panels: Panels,
-    columns: Vec<Column>,
+    pub(super) panels: Panels,
+    pub(super) columns: Vec<Column>,
     gate: Vec<Column>,
     pairs: Vec<Pair>,
+    /// Of each row of the batch.
+    pub(super) largest: Vec<Largest>,
 }
 
 /// Where a tile's results belong.
@@ -88,7 +91,7 @@ pub(crate) struct Loop<'a> {
 
 impl Loop<'_> {
     /// Splits `tiles` row tiles over the threads and calls `job(scratch, tiles, rows)` by blocks of tokens.
-    fn split(&mut self, tiles: usize, rows: usize, job: Job<'_>) {
+    pub(super) fn split(&mut self, tiles: usize, rows: usize, job: Job<'_>) {
         let chunks = tiles.min(self.threads.count() * CHUNKS_A_THREAD);
         let scratch = Split::new(self.scratch);
         self.threads.run(chunks, &|worker, chunk| {
@@ -132,7 +135,7 @@ impl Loop<'_> {
         let rounded = rounded(w, x);
         let (for_gate, for_up) = (gate.input(x, &rounded), up.input(x, &rounded));
         self.split(gate.tiles().div_ceil(2), x.rows, &|scratch, share, rows| {
-            let Scratch { panels, columns, gate: gates, pairs } = scratch;
+            let Scratch { panels, columns, gate: gates, pairs, .. } = scratch;
             columns.resize(rows.len(), [0.0; ROWS]);
             gates.resize(rows.len(), [0.0; ROWS]);
             pairs.resize(rows.len(), [0.0; 2 * ROWS]);
@@ -179,7 +182,7 @@ impl Part {
     }
 
     /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile.
-    fn tile(
+    pub(super) fn tile(
         &self,
         (isa, tile): (Isa, usize),
         x: Input<'_>,

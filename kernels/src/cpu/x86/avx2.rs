@@ -30,7 +30,7 @@ fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Colum
     let mut acc = [[_mm256_setzero_ps(); 2]; M];
     let groups = tile.codes.as_chunks::<4>().0.iter().zip(tile.scales);
     for ((lines, scales), cells) in groups.zip(cells.as_chunks::<M>().0) {
-        let mut sums = first_sums(cells);
+        let mut sums = first_sums::<M, 12>(cells);
         for (p, line) in lines.iter().enumerate() {
             let [low, high] = decode(line);
             add_products(&mut sums, low, cells, p);
@@ -58,22 +58,46 @@ pub(crate) fn nvfp4_panel(tile: Tile<'_>, panel: &mut [PanelCell], cells: &[Cell
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), scales) };
         }
     }
-    for (cells, out) in cells.chunks(panel.len() * TILE).zip(out.chunks_mut(TILE)) {
+    multiply_panel::<12, 0>(panel, tile.global, std::ptr::null(), cells, out);
+}
+
+/// Multiplies weights that are `BIAS` too large with any number of tokens. Meanwhile `next` comes from memory, `AHEAD` lines a cell.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn multiply_panel<const BIAS: u8, const AHEAD: usize>(
+    panel: &[PanelCell],
+    factor: f32,
+    next: *const [u8; 64],
+    cells: &[Cell],
+    out: &mut [Column],
+) {
+    for (i, (cells, out)) in cells.chunks(panel.len() * TILE).zip(out.chunks_mut(TILE)).enumerate() {
+        // Four token tiles with two lines a cell see all of the next tile; the others see it again, which costs next to nothing.
+        let next = next.wrapping_add(i % 4 * panel.len() * AHEAD);
         match out.len() {
-            1 => panel_tokens::<1>(panel, tile.global, cells, out),
-            2 => panel_tokens::<2>(panel, tile.global, cells, out),
-            3 => panel_tokens::<3>(panel, tile.global, cells, out),
-            _ => panel_tokens::<4>(panel, tile.global, cells, out),
+            1 => panel_tokens::<1, BIAS, AHEAD>(panel, factor, next, cells, out),
+            2 => panel_tokens::<2, BIAS, AHEAD>(panel, factor, next, cells, out),
+            3 => panel_tokens::<3, BIAS, AHEAD>(panel, factor, next, cells, out),
+            _ => panel_tokens::<4, BIAS, AHEAD>(panel, factor, next, cells, out),
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn panel_tokens<const M: usize>(panel: &[PanelCell], global: f32, cells: &[Cell], out: &mut [Column]) {
+fn panel_tokens<const M: usize, const BIAS: u8, const AHEAD: usize>(
+    panel: &[PanelCell],
+    factor: f32,
+    next: *const [u8; 64],
+    cells: &[Cell],
+    out: &mut [Column],
+) {
     let mut acc = [[_mm256_setzero_ps(); 2]; M];
-    for (block, cells) in panel.iter().zip(cells.as_chunks::<M>().0) {
-        let mut sums = first_sums(cells);
+    for (c, (block, cells)) in panel.iter().zip(cells.as_chunks::<M>().0).enumerate() {
+        for line in 0..AHEAD {
+            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(c * AHEAD + line).cast());
+        }
+        let mut sums = first_sums::<M, BIAS>(cells);
         for (g, weights) in block.weights.iter().enumerate() {
             add_products(&mut sums, load_pair(weights), cells, g);
         }
@@ -82,16 +106,17 @@ fn panel_tokens<const M: usize>(panel: &[PanelCell], global: f32, cells: &[Cell]
         let scales = unsafe { [_mm256_loadu_si256(a.as_ptr().cast()), _mm256_loadu_si256(b.as_ptr().cast())] };
         scale_sums(&mut acc, &sums, scales, cells);
     }
-    store(&acc, global, out);
+    store(&acc, factor, out);
 }
 
 /// What takes back the bias, which every sum begins with.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn first_sums<const M: usize>(cells: &[Cell; M]) -> Both<__m256i, M> {
+fn first_sums<const M: usize, const BIAS: u8>(cells: &[Cell; M]) -> Both<__m256i, M> {
     let mut sums = [[_mm256_setzero_si256(); 2]; M];
     for t in 0..M {
-        sums[t] = [broadcast(cells[t].minus_12.as_ptr().cast()); 2];
+        let back = if BIAS == 12 { &cells[t].minus_12 } else { &cells[t].minus_32 };
+        sums[t] = [broadcast(back.as_ptr().cast()); 2];
     }
     sums
 }
@@ -103,7 +128,7 @@ fn add_products<const M: usize>(sums: &mut Both<__m256i, M>, weights: [__m256i; 
     for t in 0..M {
         let q = broadcast(cells[t].q[4 * g..4 * g + 4].as_ptr().cast());
         for half in 0..2 {
-            // Two products are at most 2 * 24 * 127.
+            // Two products are at most 2 * 63 * 127.
             sums[t][half] = _mm256_add_epi16(sums[t][half], _mm256_maddubs_epi16(weights[half], q));
         }
     }
@@ -192,7 +217,7 @@ pub(super) fn load_pair(from: &[[u8; 32]]) -> [__m256i; 2] {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn store_pair(to: &mut [[u8; 32]; 2], pair: [__m256i; 2]) {
+pub(super) fn store_pair(to: &mut [[u8; 32]; 2], pair: [__m256i; 2]) {
     for (to, v) in to.iter_mut().zip(pair) {
         // SAFETY: 32 bytes.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };

@@ -144,7 +144,7 @@ impl Cuda {
 }
 
 impl DrawOps for Cuda {
-    fn can_draw(&self) -> bool {
+    fn draws(&self, _: &DrawBy, _: bool) -> bool {
         true
     }
 
