@@ -133,7 +133,7 @@ fn fill_body(x: &[f32], first: usize, to: CellRow<'_>) {
 
 /// Cells of consecutive numbers; zeros fill the last one up.
 #[inline(always)]
-fn for_cells(x: &[f32], first: usize, to: CellRow<'_>, make: impl Fn(&[f32; CELL]) -> Cell) {
+pub(crate) fn for_cells(x: &[f32], first: usize, to: CellRow<'_>, make: impl Fn(&[f32; CELL]) -> Cell) {
     let (whole, rest) = x.as_chunks::<CELL>();
     for (i, numbers) in whole.iter().enumerate() {
         // SAFETY: `fill`'s caller owns these cells of the row.
@@ -159,7 +159,7 @@ pub(crate) unsafe fn fill(isa: Isa, x: &[f32], first: usize, to: CellRow<'_>) {
     match isa.0 {
         // SAFETY: an `Isa` of this level exists only where the processor has these features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => for_cells(x, first, to, |numbers| unsafe { super::x86::avx2_quantize(numbers) }),
+        Level::Avx2 => unsafe { super::x86::avx2_fill(x, first, to) },
         _ => fill_portable(isa, x, first, to),
     }
 }

@@ -9,7 +9,7 @@ use super::int8::Int8Tiles;
 use super::run::{Input, Loop, Scratch};
 use super::{Column, ROWS, Stack, Tiles};
 use crate::cpu::cells::{Cell, cell_index, cells_of};
-use crate::cpu::isa::{Isa, versions};
+use crate::cpu::isa::versions;
 
 /// The largest result so far, and the row of the matrix that it is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,17 +55,10 @@ impl Asked<'_> {
     }
 }
 
-/// A row of the batch.
-struct Row<'a> {
-    /// Its cells, one after another.
-    cells: &'a [Cell],
-    /// Its length, or NaN where numbers are so large that bounds mean nothing.
-    length: f32,
-}
-
 /// At most this length, bounds are far from what f32 can't hold.
 const LONGEST: f64 = 1e30;
 
+/// The length of a batch row, or NaN where numbers are so large that bounds mean nothing.
 fn length(cells: &[Cell]) -> f32 {
     let squares = |cell: &Cell| cell.q.iter().map(|&q| i32::from(q).pow(2)).sum::<i32>();
     let sum: f64 = cells.iter().map(|cell| f64::from(cell.scale).powi(2) * f64::from(squares(cell))).sum();
@@ -73,19 +66,30 @@ fn length(cells: &[Cell]) -> f32 {
     if length < LONGEST { length as f32 } else { f32::NAN }
 }
 
-/// Whether a result could be `least` or more. Unordered numbers could.
+/// The most that a result could be.
 #[inline(always)]
-fn reaches_body(narrow: &Column, missed: &Column, length: f32, least: f32) -> bool {
-    let mut found = false;
-    for r in 0..ROWS {
-        let most = missed[r].mul_add(length, narrow[r]);
-        found |= !(most < least);
+fn most(narrow: f32, missed: f32, length: f32) -> f32 {
+    missed.mul_add(length, narrow)
+}
+
+/// Lists the batch rows of which a result of the tile could be the largest. Unordered numbers could.
+#[inline(always)]
+fn reaching_body(narrow: &[Column], missed: &Column, lengths: &[f32], largest: &[Largest], found: &mut Vec<usize>) {
+    for (row, ((narrow, &length), largest)) in narrow.iter().zip(lengths).zip(largest).enumerate() {
+        let mut any = false;
+        for r in 0..ROWS {
+            any |= !(most(narrow[r], missed[r], length) < largest.value);
+        }
+        if any {
+            found.push(row);
+        }
     }
-    found
 }
 
 versions! {
-    fn reaches = reaches_body(narrow: &Column, missed: &Column, length: f32, least: f32) -> bool
+    fn reaching = reaching_body(
+        narrow: &[Column], missed: &Column, lengths: &[f32], largest: &[Largest], found: &mut Vec<usize>
+    )
 }
 
 impl Loop<'_> {
@@ -132,41 +136,28 @@ impl Loop<'_> {
         let (isa, count) = (self.isa, cells_of(inputs));
         let apart: Vec<Cell> =
             (0..x.rows * count).map(|i| x.cells[cell_index(x.rows, count, i / count, i % count)]).collect();
-        let rows: Vec<Row<'_>> = apart.chunks_exact(count).map(|cells| Row { cells, length: length(cells) }).collect();
+        let lengths: Vec<f32> = apart.chunks_exact(count).map(length).collect();
         self.split(outputs.div_ceil(ROWS), x.rows, &|scratch, tiles, range| {
             let Scratch { panels, columns, largest, .. } = scratch;
             columns.resize(range.len(), [0.0; ROWS]);
             let cells = &x.cells[range.start * count..range.end * count];
+            let (lengths, largest) = (&lengths[range.clone()], &mut largest[range.clone()]);
+            let mut found = Vec::with_capacity(range.len());
             for tile in tiles {
                 head.multiply_narrow(isa, tile, cells, &mut panels.integers, columns);
-                for (row, column) in range.clone().zip(&*columns) {
-                    if reaches(isa, column, head.missed(tile), rows[row].length, largest[row].value) {
-                        let bits = asked[row].bits(tile, outputs);
-                        look_closer((isa, head, tile), &rows[row], column, bits, &mut largest[row]);
+                reaching(isa, columns, head.missed(tile), lengths, largest, &mut found);
+                for i in found.drain(..) {
+                    let row = range.start + i;
+                    let bits = asked[row].bits(tile, outputs);
+                    let could = |r| !(most(columns[i][r], head.missed(tile)[r], lengths[i]) < largest[i].value);
+                    if (0..ROWS).any(|r| bits >> r & 1 == 1 && could(r)) {
+                        let mut column = [[0.0; ROWS]];
+                        head.multiply(isa, tile, &apart[row * count..][..count], &mut column);
+                        largest[i].take_column(&column[0], tile, bits);
                     }
                 }
             }
         });
-    }
-}
-
-/// Computes a tile in full, if a row of it that counts could be the largest.
-fn look_closer(
-    (isa, head, tile): (Isa, &Int8Tiles, usize),
-    row: &Row<'_>,
-    narrow: &Column,
-    bits: u32,
-    largest: &mut Largest,
-) {
-    let missed = head.missed(tile);
-    let could = |r: usize| {
-        let most = missed[r].mul_add(row.length, narrow[r]);
-        bits >> r & 1 == 1 && !(most < largest.value)
-    };
-    if (0..ROWS).any(could) {
-        let mut column = [[0.0; ROWS]];
-        head.multiply(isa, tile, row.cells, &mut column);
-        largest.take_column(&column[0], tile, bits);
     }
 }
 
@@ -176,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::cpu::cells::{CellRow, Order, fill};
+    use crate::cpu::isa::Isa;
     use crate::cpu::linear::{Arithmetic, Packer, Part};
     use crate::cpu::memory::Arena;
     use crate::cpu::shared::Split;

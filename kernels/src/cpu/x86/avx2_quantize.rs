@@ -2,7 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::cells::{CELL, Cell, SMALLEST};
+use crate::cpu::cells::{CELL, Cell, CellRow, SMALLEST, for_cells};
+
+/// Quantizes consecutive cells of a row, which are the caller's alone.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn fill(x: &[f32], first: usize, to: CellRow<'_>) {
+    for_cells(x, first, to, |numbers| quantize(numbers));
+}
 
 /// A cell in the order of [`crate::cpu::cells::Order::Halves`].
 #[inline]

@@ -8,6 +8,8 @@ pub(crate) mod avx512;
 
 pub(crate) use avx2_int8::int8 as avx2_int8;
 pub(crate) use avx2_narrow::narrow as avx2_narrow;
+pub(crate) use avx2_quantize::fill as avx2_fill;
+#[cfg(test)]
 pub(crate) use avx2_quantize::quantize as avx2_quantize;
 
 /// Twice the E2M1 numbers plus 12, as a shuffle table.
