@@ -1,5 +1,7 @@
 //! One message in the wire of each benchmarked format: prose, then calls with arguments of a given size.
 
+use serde_json::Value;
+
 /// Formats that are measured.
 pub const FORMATS: [&str; 5] = ["deepseek_v4", "hermes", "qwen3_coder", "harmony", "pythonic"];
 
@@ -7,11 +9,16 @@ pub const FORMATS: [&str; 5] = ["deepseek_v4", "hermes", "qwen3_coder", "harmony
 pub const TOOLS: &str = r#"[{"type": "function", "function": {"name": "save_file", "parameters": {"type": "object",
     "properties": {"path": {"type": "string"}, "body": {"type": "string"}}, "required": ["path", "body"]}}}]"#;
 
-/// `prose` bytes of text, then one call for each of `bodies`, whose argument has so many bytes.
-pub fn message(format: &str, prose: usize, bodies: &[usize]) -> String {
+/// An argument that is all one line and means itself.
+pub const LINE: &str = "let x = f(a, b) + 1; ";
+/// An argument like most: lines, indented, with quotes. Line feeds and quotes are written otherwise in JSON.
+pub const CODE: &str = "fn greet(name: &str) -> String {\n    let text = format!(\"Hello, {name}!\");\n    if text.len() > 80 {\n        \
+    return \"too long\".to_owned();\n    }\n    text\n}\n\n";
+
+/// `prose` bytes of text, then one call for each of `bodies`, whose argument has so many bytes of `phrase` again and again.
+pub fn message(format: &str, prose: usize, phrase: &str, bodies: &[usize]) -> String {
     let lead = text("I will write the files you asked for, one after the other. ", prose);
-    let calls =
-        || bodies.iter().enumerate().map(|(n, size)| (format!("src/f{n}.rs"), text("let x = f(a, b) + 1; ", *size)));
+    let calls = || bodies.iter().enumerate().map(|(n, size)| (format!("src/f{n}.rs"), text(phrase, *size)));
     let each =
         |write: &dyn Fn(String, String) -> String| calls().map(|(path, body)| write(path, body)).collect::<String>();
     match format {
@@ -52,15 +59,21 @@ pub fn message(format: &str, prose: usize, bodies: &[usize]) -> String {
         }
         _ => {
             // A bare list is the whole answer, so there is no prose before it.
-            let calls: Vec<String> =
-                calls().map(|(path, body)| format!("save_file(path=\"{path}\", body=\"{body}\")")).collect();
+            let calls: Vec<String> = calls()
+                .map(|(path, body)| format!("save_file(path={}, body={})", literal(&path), literal(&body)))
+                .collect();
             format!("[{}]", calls.join(", "))
         }
     }
 }
 
 fn json(path: &str, body: &str) -> String {
-    format!("{{\"path\": \"{path}\", \"body\": \"{body}\"}}")
+    format!("{{\"path\": {}, \"body\": {}}}", literal(path), literal(body))
+}
+
+/// A string literal in JSON, and in Python.
+fn literal(text: &str) -> String {
+    Value::from(text).to_string()
 }
 
 fn text(phrase: &str, bytes: usize) -> String {

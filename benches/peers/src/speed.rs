@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use crate::peers::{Peer, Request, all};
-use crate::wires::{FORMATS, TOOLS, cut, message};
+use crate::wires::{CODE, FORMATS, LINE, TOOLS, cut, message};
 
 /// Bytes of a delta.
 const DELTAS: [usize; 3] = [4, 40, 400];
@@ -17,26 +17,14 @@ const ARGUMENTS: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 /// A longer run is not repeated, and a larger argument is not tried.
 const PATIENCE: f64 = 3.0;
 
-/// Prints two Markdown tables.
+/// Prints Markdown tables.
 pub(crate) fn report() -> Result<()> {
     let tools: Value = serde_json::from_str(TOOLS)?;
     let mut peers = all()?;
-    println!("| format | parser | 4 B | 40 B | 400 B |\n| --- | --- | --- | --- | --- |");
-    for format in FORMATS {
-        for peer in peers.iter_mut().filter(|peer| peer.supports(format)) {
-            let request = Request { format, tools: &tools, thinking: false, tool_choice: None, finish: "stop" };
-            let bodies = [3500, 3500];
-            let text = message(format, 700, &bodies);
-            let mut cells = String::new();
-            for bytes in DELTAS {
-                let chunks = cut(&text, bytes);
-                let spent = median(peer.as_mut(), &request, &chunks)?;
-                let mark = if is_right(peer.as_mut(), &request, &chunks, &bodies) { "" } else { " (wrong result)" };
-                cells += &format!(" {:.2}{mark} |", spent * 1e6 / chunks.len() as f64);
-            }
-            println!("| {format} | {} |{cells}", peer.name());
-        }
-    }
+    println!("Microseconds a delta; the arguments mean themselves.\n");
+    table(&mut peers, &tools, LINE)?;
+    println!("\nThe arguments are source code.\n");
+    table(&mut peers, &tools, CODE)?;
     println!("\n| format | parser | 1 KB | 64 KB | 1 MB |\n| --- | --- | --- | --- | --- |");
     for format in FORMATS {
         for peer in peers.iter_mut().filter(|peer| peer.supports(format)) {
@@ -47,9 +35,30 @@ pub(crate) fn report() -> Result<()> {
                     cells += " not tried |";
                     continue;
                 }
-                let text = message(format, 0, &[bytes]);
+                let text = message(format, 0, LINE, &[bytes]);
                 last = median(peer.as_mut(), &request, &cut(&text, 40))?;
                 cells += &format!(" {:.1} |", last * 1e9 / text.len() as f64);
+            }
+            println!("| {format} | {} |{cells}", peer.name());
+        }
+    }
+    Ok(())
+}
+
+/// What a delta costs, by its size, in a message whose arguments are `phrase` again and again.
+fn table(peers: &mut [Box<dyn Peer>], tools: &Value, phrase: &str) -> Result<()> {
+    println!("| format | parser | 4 B | 40 B | 400 B |\n| --- | --- | --- | --- | --- |");
+    for format in FORMATS {
+        for peer in peers.iter_mut().filter(|peer| peer.supports(format)) {
+            let request = Request { format, tools, thinking: false, tool_choice: None, finish: "stop" };
+            let bodies = [3500, 3500];
+            let text = message(format, 700, phrase, &bodies);
+            let mut cells = String::new();
+            for bytes in DELTAS {
+                let chunks = cut(&text, bytes);
+                let spent = median(peer.as_mut(), &request, &chunks)?;
+                let mark = if is_right(peer.as_mut(), &request, &chunks, &bodies) { "" } else { " (wrong result)" };
+                cells += &format!(" {:.2}{mark} |", spent * 1e6 / chunks.len() as f64);
             }
             println!("| {format} | {} |{cells}", peer.name());
         }

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sluicegate::chat::Tool;
 use sluicegate::plugins::{Pinned, Registry, Settings, StopCause, Stream, StreamConfig, ToolSet};
 use sluicegate_benches::clock::{cpu_time, median};
-use sluicegate_benches::wires::{FORMATS, TOOLS, cut, message};
+use sluicegate_benches::wires::{CODE, FORMATS, LINE, TOOLS, cut, message};
 use sluicegate_catalogue::{plugin_of, plugins};
 use sluicegate_laws::tools::digest;
 use sluicegate_sdk::config::ParserConfig;
@@ -46,13 +46,34 @@ fn main() -> Result<()> {
     let formats: Vec<&str> =
         FORMATS.into_iter().filter(|format| asked.is_empty() || asked.iter().any(|a| a == format)).collect();
     println!("Microseconds a delta; deltas/s is for 4 bytes with {CROWD} streams live.\n");
+    table(&registry, &native, &formats, LINE)?;
+    println!("\nThe same, where the argument is source code: lines, indented, with quotes.\n");
+    table(&registry, &native, &formats, CODE)?;
+    println!("\nNanoseconds a byte of one argument, in deltas of 40 bytes, through the component.\n");
+    println!("| format | 1 KB | 64 KB | 1 MB |\n| --- | --- | --- | --- |");
+    for format in &formats {
+        let pinned = registry.pin(format)?;
+        let mut cells = String::new();
+        for bytes in ARGUMENTS {
+            let text = message(format, 0, LINE, &[bytes]);
+            let chunks = cut(&text, 40);
+            let micros = per_delta(|| component(&pinned, &chunks), chunks.len())?;
+            cells += &format!(" {:.1} |", micros * 1e3 * chunks.len() as f64 / text.len() as f64);
+        }
+        println!("| {format} |{cells}");
+    }
+    loads(&folder, &cache)
+}
+
+/// What a delta costs, by its size, in a message whose arguments are `phrase` again and again.
+fn table(registry: &Registry, native: &[Plugin], formats: &[&str], phrase: &str) -> Result<()> {
     println!(
         "| format | delta | native | component | {CROWD} live | deltas/s a core |\n| --- | --- | --- | --- | --- | --- |"
     );
-    for format in &formats {
+    for format in formats {
         let pinned = registry.pin(format)?;
-        let plugin = plugin_of(&native, format).context("no native build")?;
-        let text = message(format, 700, &BODIES);
+        let plugin = plugin_of(native, format).context("no native build")?;
+        let text = message(format, 700, phrase, &BODIES);
         for bytes in DELTAS {
             let chunks = cut(&text, bytes);
             let alone = per_delta(|| component(&pinned, &chunks), chunks.len())?;
@@ -61,20 +82,7 @@ fn main() -> Result<()> {
             println!("| {format} | {bytes} B | {own:.3} | {alone:.3} | {crowd:.3} | {:.1} M |", 1.0 / crowd);
         }
     }
-    println!("\nNanoseconds a byte of one argument, in deltas of 40 bytes, through the component.\n");
-    println!("| format | 1 KB | 64 KB | 1 MB |\n| --- | --- | --- | --- |");
-    for format in &formats {
-        let pinned = registry.pin(format)?;
-        let mut cells = String::new();
-        for bytes in ARGUMENTS {
-            let text = message(format, 0, &[bytes]);
-            let chunks = cut(&text, 40);
-            let micros = per_delta(|| component(&pinned, &chunks), chunks.len())?;
-            cells += &format!(" {:.1} |", micros * 1e3 * chunks.len() as f64 / text.len() as f64);
-        }
-        println!("| {format} |{cells}");
-    }
-    loads(&folder, &cache)
+    Ok(())
 }
 
 /// The tools as the gateway gives them.
