@@ -51,8 +51,9 @@ impl From<Lost> for Again {
     }
 }
 
+#[inline]
 pub(super) fn ask_seat(seat: &Seat, version: &Version, ask: Ask<'_>, text: &str, ids: &[u32]) -> Result<Answer, Lost> {
-    seat.enter(version.push_budget(), |guest, parser| {
+    seat.enter(version.host.push_budget, |guest, parser| {
         if let (Ask::Push, [], Some(number)) = (ask, ids, seat.number)
             && let Some(answer) = brief::push(guest, number, text)
         {

@@ -40,6 +40,7 @@ pub(super) struct Short {
 }
 
 impl Short {
+    #[inline]
     pub(super) fn as_str(&self) -> &str {
         // It was checked when it came.
         std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
@@ -47,6 +48,7 @@ impl Short {
 }
 
 /// Pushes `text`; none if the plugin lacks the face for it.
+#[inline]
 pub(super) fn push(guest: &mut Guest, number: u32, text: &str) -> Option<wasmtime::Result<Brief>> {
     let Guest { store, brief, terse, .. } = guest;
     let brief = brief.as_ref()?;
@@ -66,6 +68,7 @@ pub(super) fn push(guest: &mut Guest, number: u32, text: &str) -> Option<wasmtim
 }
 
 /// A text of 1 to 64 bytes in words.
+#[inline]
 fn words(text: &str) -> Option<[u64; WORDS]> {
     if !(1..=BYTES).contains(&text.len()) {
         return None;
@@ -85,6 +88,7 @@ fn words(text: &str) -> Option<[u64; WORDS]> {
 const LEFT: u64 = 7;
 
 /// An answer that needs no second call.
+#[inline]
 fn read(answer: u64) -> Option<Brief> {
     let place = |kind| match kind {
         0 => Place::Content,

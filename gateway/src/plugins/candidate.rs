@@ -1,7 +1,6 @@
 //! Turns component bytes into a version that may serve, or says why not.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -9,7 +8,7 @@ use super::bindings::types as wit;
 use super::descriptor::{Faces, Plugin};
 use super::error::{Cause, RefusedReason};
 use super::event::StreamConfig;
-use super::guest::{Code, Guest, StartError};
+use super::guest::{Budget, Code, Guest, StartError};
 use super::host::Host;
 use super::lower;
 use super::version::{Identity, Version};
@@ -37,7 +36,7 @@ pub(super) fn prepare(host: &Arc<Host>, identity: Identity) -> Result<Version, R
         StartError::Failed(cause, error) => RefusedReason::Failed { call: "its start", error: said(cause, &error) },
         StartError::Types(interface, error) => RefusedReason::Types { interface, error },
     })?;
-    let budget = Duration::from_millis(host.settings.call_budget_ms);
+    let budget = host.call_budget;
     let described = guest.call(budget, |guest| guest.meta.call_describe(&mut guest.store));
     let described = described.map_err(|cause| RefusedReason::Failed { call: "describe", error: cause.to_string() })?;
     let faces = Faces { grammar: code.has_grammar(), render: code.has_render() };
@@ -53,7 +52,7 @@ pub(super) fn prepare(host: &Arc<Host>, identity: Identity) -> Result<Version, R
 }
 
 /// A parser that cannot read a greeting would fail every stream.
-fn try_format(guest: &mut Guest, plugin: &Plugin, n: usize, budget: Duration) -> Result<(), (&'static str, Cause)> {
+fn try_format(guest: &mut Guest, plugin: &Plugin, n: usize, budget: Budget) -> Result<(), (&'static str, Cause)> {
     let config = lower::config(&plugin.formats[n], &StreamConfig::default());
     let parser = guest
         .call(budget, |guest| guest.parse.parser().call_constructor(&mut guest.store, &config, None))

@@ -105,7 +105,7 @@ impl Guest {
         store.limiter(|limits| limits);
         store.epoch_deadline_callback(overtime);
         store.set_hostcall_fuel(settings.memory_bytes);
-        arm(&mut store, Duration::from_millis(settings.call_budget_ms));
+        arm(&mut store, Budget::of_millis(settings.call_budget_ms));
         let instance = code.pre.instantiate(&mut store).map_err(|error| {
             let cause = classify(&error, store.data());
             StartError::Failed(cause, format!("{error:#}"))
@@ -133,17 +133,21 @@ impl Guest {
     }
 
     /// Runs one call into the guest, with `budget` of CPU time from now.
+    #[inline]
     pub(super) fn call<R>(
         &mut self,
-        budget: Duration,
+        budget: Budget,
         call: impl FnOnce(&mut Self) -> wasmtime::Result<R>,
     ) -> Result<R, Cause> {
         arm(&mut self.store, budget);
-        call(self).map_err(|error| {
-            let cause = classify(&error, self.store.data());
-            tracing::debug!(%cause, error = format!("{error:#}"), "guest call failed");
-            cause
-        })
+        call(self).map_err(|error| self.failed(&error))
+    }
+
+    #[cold]
+    fn failed(&self, error: &wasmtime::Error) -> Cause {
+        let cause = classify(error, self.store.data());
+        tracing::debug!(%cause, error = format!("{error:#}"), "guest call failed");
+        cause
     }
 
     /// Memory that the instance has now, in bytes.
@@ -152,13 +156,26 @@ impl Guest {
     }
 }
 
-fn arm(store: &mut Store<Limits>, budget: Duration) {
+/// CPU time that one call may take. Worked out beforehand: it is set before every call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    half_micros: u64,
+    /// Half of it on the clock that bounds guests.
+    ticks: u64,
+}
+
+impl Budget {
+    pub(super) fn of_millis(millis: u64) -> Self {
+        Self { half_micros: millis.saturating_mul(500), ticks: (millis / 2 / TICK_MILLIS).max(1) }
+    }
+}
+
+#[inline]
+fn arm(store: &mut Store<Limits>, budget: Budget) {
     let limits = store.data_mut();
-    limits.half = budget / 2;
+    limits.half_micros = budget.half_micros;
     limits.overtime = None;
-    // In 64 bits: this runs before every call.
-    let millis = limits.half.as_secs() * 1000 + u64::from(limits.half.subsec_millis());
-    store.set_epoch_deadline((millis / TICK_MILLIS).max(1));
+    store.set_epoch_deadline(budget.ticks);
 }
 
 /// Runs when half of a call's budget has passed on the wall clock. From here on CPU time counts, so that a thread
@@ -168,7 +185,11 @@ fn overtime(mut store: StoreContextMut<'_, Limits>) -> wasmtime::Result<UpdateDe
     let limits = store.data_mut();
     let since = *limits.overtime.get_or_insert(now);
     let used = now.saturating_sub(since);
-    Ok(if used + TICK / 2 >= limits.half { UpdateDeadline::Interrupt } else { UpdateDeadline::Continue(1) })
+    Ok(if used + TICK / 2 >= Duration::from_micros(limits.half_micros) {
+        UpdateDeadline::Interrupt
+    } else {
+        UpdateDeadline::Continue(1)
+    })
 }
 
 fn cpu_time() -> Duration {
@@ -194,19 +215,13 @@ pub(super) struct Limits {
     max_memory: usize,
     memory: usize,
     refused_memory: bool,
-    half: Duration,
+    half_micros: u64,
     overtime: Option<Duration>,
 }
 
 impl Limits {
     fn new(settings: &Settings) -> Self {
-        Self {
-            max_memory: settings.memory_bytes,
-            memory: 0,
-            refused_memory: false,
-            half: Duration::ZERO,
-            overtime: None,
-        }
+        Self { max_memory: settings.memory_bytes, memory: 0, refused_memory: false, half_micros: 0, overtime: None }
     }
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use wasmtime::{Cache, CacheConfig, Config, Engine, Inlining, OptLevel};
 
 use super::error::{Cause, PluginError};
+use super::guest::Budget;
 use super::settings::Settings;
 
 /// One tick of the clock that bounds guest calls.
@@ -22,6 +23,10 @@ pub(super) struct Host {
     pub(super) engine: Engine,
     pub(super) settings: Settings,
     pub(super) counters: Counters,
+    /// Of one push or finish.
+    pub(super) push_budget: Budget,
+    /// Of any other call.
+    pub(super) call_budget: Budget,
     stores: AtomicUsize,
 }
 
@@ -54,7 +59,14 @@ impl Host {
                 thread::sleep(TICK);
             }
         })?;
-        Ok(Arc::new(Self { engine, settings, counters: Counters::default(), stores: AtomicUsize::new(0) }))
+        Ok(Arc::new(Self {
+            engine,
+            push_budget: Budget::of_millis(settings.push_budget_ms),
+            call_budget: Budget::of_millis(settings.call_budget_ms),
+            settings,
+            counters: Counters::default(),
+            stores: AtomicUsize::new(0),
+        }))
     }
 
     /// Permission to keep one more store.

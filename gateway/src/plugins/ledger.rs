@@ -50,12 +50,14 @@ struct Call {
 
 impl Ledger {
     /// Books a push of this many bytes.
+    #[inline]
     pub(super) fn pushed(&mut self, bytes: usize) {
         self.pushed += bytes as u64;
         self.held += bytes;
     }
 
     /// Bytes pushed since the plugin last answered anything.
+    #[inline]
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -71,6 +73,7 @@ impl Ledger {
     }
 
     /// Takes the answer to a push, checks it, and gives the events to pass on. `Err` names the rule that is broken.
+    #[inline]
     pub(super) fn answer(&mut self, answer: Answer, text: &str) -> Result<Vec<Event>, String> {
         match answer {
             Answer::Step(step) => self.step(step, text),
@@ -82,6 +85,7 @@ impl Ledger {
     }
 
     /// Takes one text: what nearly every answer is.
+    #[inline]
     fn text(&mut self, place: Place, text: &str) -> Result<Vec<Event>, String> {
         self.book(text.len())?;
         (place as u8, text).hash(&mut self.digest);
@@ -130,6 +134,7 @@ impl Ledger {
     }
 
     /// Books an event with so many bytes of text.
+    #[inline]
     fn book(&mut self, bytes: usize) -> Result<(), String> {
         self.held = 0;
         self.events += 1;
@@ -144,6 +149,7 @@ impl Ledger {
     }
 
     /// Books a piece of a call's arguments.
+    #[inline]
     fn arguments(&mut self, index: u32, delta: &str) -> Result<(), String> {
         let mut open = self.current.iter_mut().chain(&mut self.earlier);
         let Some(call) = open.find(|call| call.index == index) else {

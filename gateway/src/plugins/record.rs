@@ -20,6 +20,7 @@ impl Record {
     }
 
     /// Adds a push. Beyond the limit the record is given up, so that memory stays bounded.
+    #[inline]
     pub(super) fn add(&mut self, text: &str, ids: &[u32]) {
         if self.lost {
             return;
@@ -46,6 +47,7 @@ impl Record {
     }
 
     /// Number of pushes.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.pushes
     }
@@ -81,6 +83,7 @@ impl Pushes {
 }
 
 /// Seven bits a byte, the last byte has the eighth bit clear: most lengths take one.
+#[inline]
 fn number(log: &mut Growing, mut number: usize) {
     while number > 0x7f {
         log.push(&[number as u8 | 0x80]);

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use wasmtime::component::ResourceAny;
 
 use super::bindings::parse;
 use super::error::Cause;
-use super::guest::Guest;
+use super::guest::{Budget, Guest};
 use super::host::StorePermit;
 use super::tools::ToolSet;
 
@@ -62,7 +61,8 @@ impl Slot {
     }
 
     /// Runs one call. If it fails, the store is freed at once and every stream that sits here has lost its seat.
-    fn enter<R>(&self, budget: Duration, call: impl FnOnce(&mut Guest) -> wasmtime::Result<R>) -> Result<R, Lost> {
+    #[inline]
+    fn enter<R>(&self, budget: Budget, call: impl FnOnce(&mut Guest) -> wasmtime::Result<R>) -> Result<R, Lost> {
         let mut lock = self.lock();
         let Some(room) = lock.as_mut() else { return Err(Lost::Gone) };
         room.calls += 1;
@@ -80,17 +80,21 @@ impl Slot {
         }
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Option<Room>> {
         // A panic inside a call leaves the store in an unknown state.
-        self.room.lock().unwrap_or_else(|poisoned| {
-            let mut lock = poisoned.into_inner();
-            self.dead.store(true, Relaxed);
-            *lock = None;
-            self.room.clear_poison();
-            lock
-        })
+        self.room.lock().unwrap_or_else(|poisoned| self.clear(poisoned.into_inner()))
     }
 
+    #[cold]
+    fn clear<'a>(&'a self, mut lock: MutexGuard<'a, Option<Room>>) -> MutexGuard<'a, Option<Room>> {
+        self.dead.store(true, Relaxed);
+        *lock = None;
+        self.room.clear_poison();
+        lock
+    }
+
+    #[cold]
     fn bury(&self, mut lock: MutexGuard<'_, Option<Room>>) {
         self.dead.store(true, Relaxed);
         let room = lock.take();
@@ -106,7 +110,6 @@ pub(super) struct Seat {
     /// How the guest's `brief` face knows the parser, if it has that face.
     pub(super) number: Option<u32>,
     tools: Option<Box<[u8; 32]>>,
-    budget: Duration,
 }
 
 impl Seat {
@@ -115,7 +118,7 @@ impl Seat {
         slot: Arc<Slot>,
         config: &parse::ParserConfig,
         tools: Option<&ToolSet>,
-        budget: Duration,
+        budget: Budget,
     ) -> Result<Self, Lost> {
         let key = tools.map(|tools| Box::new(tools.key));
         let handle = match tools {
@@ -128,30 +131,31 @@ impl Seat {
             let number = brief.as_ref().map(|brief| brief.call_number(store, parser)).transpose()?;
             Ok((parser, number))
         })?;
-        Ok(Self { slot, parser, number, tools: key, budget })
+        Ok(Self { slot, parser, number, tools: key })
     }
 
+    #[inline]
     pub(super) fn enter<R>(
         &self,
-        budget: Duration,
+        budget: Budget,
         call: impl FnOnce(&mut Guest, ResourceAny) -> wasmtime::Result<R>,
     ) -> Result<R, Lost> {
         self.slot.enter(budget, |guest| call(guest, self.parser))
     }
 
     /// Gives the seat back. `parser` is false when the guest has already consumed it.
-    pub(super) fn leave(self, parser: bool) {
+    pub(super) fn leave(self, parser: bool, budget: Budget) {
         if parser && !self.slot.is_dead() {
-            let _ = self.enter(self.budget, |guest, parser| parser.resource_drop(&mut guest.store));
+            let _ = self.enter(budget, |guest, parser| parser.resource_drop(&mut guest.store));
         }
         if let Some(key) = self.tools {
-            self.slot.release_toolset(&key, self.budget);
+            self.slot.release_toolset(&key, budget);
         }
     }
 }
 
 impl Slot {
-    fn toolset(&self, tools: &ToolSet, budget: Duration) -> Result<ResourceAny, Lost> {
+    fn toolset(&self, tools: &ToolSet, budget: Budget) -> Result<ResourceAny, Lost> {
         if let Some(room) = self.lock().as_mut()
             && let Some(shared) = room.toolsets.get_mut(&tools.key)
         {
@@ -175,7 +179,7 @@ impl Slot {
         Ok(kept)
     }
 
-    fn release_toolset(&self, key: &[u8; 32], budget: Duration) {
+    fn release_toolset(&self, key: &[u8; 32], budget: Budget) {
         let mut lock = self.lock();
         let Some(room) = lock.as_mut() else { return };
         let Some(shared) = room.toolsets.get_mut(key) else { return };

@@ -25,6 +25,7 @@ const MAX_MOVES: u32 = 8;
 pub struct Stream {
     version: Arc<Version>,
     format: usize,
+    wants_ids: bool,
     /// In a box: only a replay reads it, and what each push reads should share few cache lines.
     config: Box<parse::ParserConfig>,
     tools: Option<Arc<ToolSet>>,
@@ -56,9 +57,11 @@ impl Stream {
         let settings = &version.host.settings;
         let config = Box::new(lower::config(&version.plugin.formats[format], config));
         let record = Record::new(settings.max_replay_bytes);
+        let wants_ids = version.plugin.formats[format].features.token_ids;
         let mut stream = Self {
             version,
             format,
+            wants_ids,
             config,
             tools,
             state: State::Over,
@@ -94,7 +97,7 @@ impl Stream {
             State::Raw => return Ok(raw(text)),
             State::Over => return Err(PluginError::Ended),
         }
-        let wants_ids = self.version.plugin.formats[self.format].features.token_ids;
+        let wants_ids = self.wants_ids;
         if text.is_empty() && (!wants_ids || ids.is_empty()) {
             return Ok(Vec::new());
         }
@@ -112,6 +115,7 @@ impl Stream {
         Ok(events)
     }
 
+    #[inline]
     fn push_piece(&mut self, text: &str, ids: &[u32]) -> Result<Vec<Event>, PluginError> {
         if matches!(self.state, State::Raw) {
             return Ok(raw(text));
@@ -177,17 +181,23 @@ impl Stream {
     }
 
     /// Asks where the stream sits; moves it when that slot is dead, and isolates it when it kills its slot.
+    #[inline]
     fn ask_current(&mut self, ask: Ask<'_>, text: &str, ids: &[u32]) -> Result<Answer, PluginError> {
         let State::Parsing { seat, alone } = &self.state else { return Err(PluginError::Ended) };
-        let (alone, cause) = match ask_seat(seat, &self.version, ask, text, ids) {
-            Ok(answer) => return Ok(answer),
-            Err(Lost::Gone) => (*alone, None),
-            Err(Lost::Failed(cause)) => (*alone, Some(cause)),
-        };
+        let alone = *alone;
+        match ask_seat(seat, &self.version, ask, text, ids) {
+            Ok(answer) => Ok(answer),
+            Err(lost) => self.ask_elsewhere(ask, lost, alone),
+        }
+    }
+
+    /// Asks in another seat than the one that is lost.
+    #[cold]
+    fn ask_elsewhere(&mut self, ask: Ask<'_>, lost: Lost, alone: bool) -> Result<Answer, PluginError> {
         self.vacate(false);
-        let cause = match cause {
-            Some(cause) => cause,
-            None => match self.seat_and_replay(alone, ask) {
+        let cause = match lost {
+            Lost::Failed(cause) => cause,
+            Lost::Gone => match self.seat_and_replay(alone, ask) {
                 Ok(answer) => return Ok(answer),
                 Err(Stop::Error(error)) => return Err(error),
                 Err(Stop::Failed(cause)) => cause,

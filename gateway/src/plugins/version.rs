@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use super::bindings::parse;
 use super::breaker::Breaker;
@@ -79,14 +79,6 @@ impl Version {
         }
     }
 
-    pub(super) fn push_budget(&self) -> Duration {
-        Duration::from_millis(self.host.settings.push_budget_ms)
-    }
-
-    pub(super) fn call_budget(&self) -> Duration {
-        Duration::from_millis(self.host.settings.call_budget_ms)
-    }
-
     /// Stores that streams of this version sit in.
     pub(super) fn stores(&self) -> usize {
         lock(&self.tables).iter().filter(|table| !table.slot.is_dead()).count()
@@ -110,7 +102,7 @@ impl Version {
         alone: bool,
     ) -> Result<Seat, SeatError> {
         let slot = self.reserve(alone || self.is_isolating())?;
-        Seat::take(Arc::clone(&slot), config, tools, self.call_budget()).map_err(|lost| {
+        Seat::take(Arc::clone(&slot), config, tools, self.host.call_budget).map_err(|lost| {
             self.unreserve(&slot);
             match lost {
                 Lost::Gone => SeatError::Gone,
@@ -154,7 +146,7 @@ impl Version {
     /// Gives a seat back; `parser` is false when the guest has already consumed it.
     pub(super) fn leave(&self, seat: Seat, parser: bool) {
         let slot = Arc::clone(&seat.slot);
-        seat.leave(parser);
+        seat.leave(parser, self.host.call_budget);
         self.unreserve(&slot);
     }
 
@@ -165,7 +157,7 @@ impl Version {
             Some(pair) => pair,
             None => self.start()?,
         };
-        let answer = guest.call(self.call_budget(), call).map_err(SeatError::Failed)?;
+        let answer = guest.call(self.host.call_budget, call).map_err(SeatError::Failed)?;
         let mut idle = lock(&self.idle);
         let fit = guest.memory() <= self.host.settings.memory_bytes / 2 && !self.retired.load(Relaxed);
         if fit && idle.len() < MAX_IDLE {
