@@ -3,4 +3,4 @@
 
 wasmtime::component::bindgen!({ path: "../wit", world: "format-plugin" });
 
-pub(super) use exports::sluicegate::format::{brief, grammar, meta, parse, render, terse, types};
+pub(super) use exports::sluicegate::format::{answers, brief, grammar, meta, parse, render, terse, types};

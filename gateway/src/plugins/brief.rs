@@ -26,6 +26,8 @@ pub(super) enum Brief {
     Hold,
     /// The text that was pushed goes out.
     Same(Place),
+    /// The text that was pushed goes out, as arguments, written as the inside of a JSON string.
+    Escaped,
     /// Another text goes out.
     Text(Place, Short),
     /// Anything else.
@@ -97,6 +99,7 @@ fn read(answer: u64) -> Option<Brief> {
     };
     match answer & 15 {
         0 if answer == 0 => Some(Brief::Hold),
+        8 if answer == 8 => Some(Brief::Escaped),
         kind @ 1..=3 if answer == kind => Some(Brief::Same(place(kind - 1))),
         kind @ 4..=6 => {
             let [head, bytes @ ..] = answer.to_le_bytes();
@@ -117,7 +120,7 @@ mod tests {
         match read(answer)? {
             Brief::Text(place, short) => Some((place, short.as_str().to_owned())),
             Brief::Same(place) => Some((place, "same".to_owned())),
-            Brief::Hold | Brief::Events(_) => Some((Place::Content, "none".to_owned())),
+            Brief::Hold | Brief::Escaped | Brief::Events(_) => Some((Place::Content, "none".to_owned())),
         }
     }
 
@@ -128,7 +131,7 @@ mod tests {
         assert_eq!(text(0x006e_5c26), Some((Place::Arguments, "\\n".to_owned())));
         assert_eq!(text(0x6766_6564_6362_6174), Some((Place::Content, "abcdefg".to_owned())));
         // Left to take; a length of none; bytes behind the text; no UTF-8; a length beyond the word; unknown.
-        for answer in [7, 0x4, 0x0061_6115, 0xff14, 0x85, 0x13, 0x10, 8, u64::MAX] {
+        for answer in [7, 0x4, 0x0061_6115, 0xff14, 0x85, 0x13, 0x10, 0x18, 9, u64::MAX] {
             assert_eq!(text(answer), None, "{answer:#x}");
         }
     }

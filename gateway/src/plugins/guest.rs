@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wasmtime::component::{Component, InstancePre, Linker};
 use wasmtime::{Engine, ResourceLimiter, Store, StoreContextMut, Trap, UpdateDeadline};
 
-use super::bindings::{brief, grammar, meta, parse, render, terse};
+use super::bindings::{answers, brief, grammar, meta, parse, render, terse};
 use super::error::{Cause, RefusedReason};
 use super::host::{TICK, TICK_MILLIS};
 use super::settings::Settings;
@@ -18,6 +18,7 @@ pub(super) struct Code {
     parse: parse::GuestIndices,
     brief: Option<brief::GuestIndices>,
     terse: Option<terse::GuestIndices>,
+    answers: Option<answers::GuestIndices>,
     grammar: Option<grammar::GuestIndices>,
     render: Option<render::GuestIndices>,
 }
@@ -57,6 +58,11 @@ impl Code {
             // It takes its parsers' numbers from `brief`.
             terse: if has("brief") && has("terse") {
                 Some(terse::GuestIndices::new(&pre).map_err(wrong("terse"))?)
+            } else {
+                None
+            },
+            answers: if has("brief") && has("answers") {
+                Some(answers::GuestIndices::new(&pre).map_err(wrong("answers"))?)
             } else {
                 None
             },
@@ -121,6 +127,11 @@ impl Guest {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("terse"))?),
             None => None,
         };
+        if let Some(indices) = &code.answers {
+            let answers = indices.load(&mut store, &instance).map_err(wrong("answers"))?;
+            let asked = answers.call_escaped(&mut store);
+            asked.map_err(|error| StartError::Failed(classify(&error, store.data()), format!("{error:#}")))?;
+        }
         let grammar = match &code.grammar {
             Some(indices) => Some(indices.load(&mut store, &instance).map_err(wrong("grammar"))?),
             None => None,

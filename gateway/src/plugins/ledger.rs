@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use super::ask::Answer;
 use super::bindings::types as wit;
 use super::brief::{Brief, Place};
+use super::escape::escaped;
 use super::event::Event;
 use super::growing::Growing;
 
@@ -79,6 +80,7 @@ impl Ledger {
             Answer::Step(step) => self.step(step, text),
             Answer::Brief(Brief::Hold) | Answer::Opened | Answer::Tail(_) => Ok(Vec::new()),
             Answer::Brief(Brief::Same(place)) => self.text(place, text),
+            Answer::Brief(Brief::Escaped) => self.text(Place::Arguments, &escaped(text)),
             Answer::Brief(Brief::Text(place, short)) => self.text(place, short.as_str()),
             Answer::Brief(Brief::Events(given)) => self.events(given),
         }

@@ -17,7 +17,10 @@ mod brief;
 mod candidate;
 mod descriptor;
 mod error;
+mod escape;
 mod event;
+#[cfg(test)]
+mod faces;
 mod folder;
 mod growing;
 mod guest;

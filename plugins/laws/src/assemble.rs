@@ -69,7 +69,7 @@ pub fn run_tokens<'a>(
             Step::Hold => {}
             Step::Pass(Channel::Content) => seen.take(Event::Content(text.to_owned()), &mut message)?,
             Step::Pass(Channel::Reasoning) => seen.take(Event::Reasoning(text.to_owned()), &mut message)?,
-            Step::Args(index) => seen.take(Event::ToolArgs { index, delta: text.to_owned() }, &mut message)?,
+            Step::Args { index, escaped } => seen.take(Step::args(text, index, escaped), &mut message)?,
             Step::Events(events) if events.is_empty() => return Err("an empty list of events".to_owned()),
             Step::Events(events) => {
                 for event in events {

@@ -90,7 +90,7 @@ fn push(parser: &mut dyn Machine, text: &str, size: usize, what: &str) -> String
     let mut arguments = String::new();
     for chunk in sized(text, size) {
         match parser.push(chunk) {
-            Step::Args(_) => arguments.push_str(chunk),
+            Step::Args { index, escaped } => arguments.extend(piece(Step::args(chunk, index, escaped))),
             Step::Events(events) => arguments.extend(events.into_iter().filter_map(piece)),
             Step::Hold | Step::Pass(_) => {}
         }

@@ -14,5 +14,5 @@ fn text_parameters_stream() {
     let mut parser = format_minimax::plugin().parser(&config, Some(Arc::new(digest(&tools))));
     let ns = "]<]minimax[>[";
     parser.push(&format!("{ns}<tool_call>{ns}<invoke name=\"f\">{ns}<text>one"));
-    assert_eq!(parser.push(" two"), Step::Args(0));
+    assert_eq!(parser.push(" two"), Step::Args { index: 0, escaped: false });
 }

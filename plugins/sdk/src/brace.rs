@@ -7,7 +7,7 @@ use crate::emit::Emitter;
 use crate::json;
 use crate::limit::limit;
 use crate::scan::{Hit, Markers};
-use crate::syntax::{Enter, Opener, Place, Read, Reader, Request, Syntax};
+use crate::syntax::{Enter, Opener, Passes, Place, Read, Reader, Request, Syntax};
 use crate::tools::JsonTypes;
 
 /// Longest function name or key.
@@ -341,12 +341,9 @@ impl Reader for BraceReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> bool {
-        matches!(self.state, State::Text(None))
-            && !self.twice
-            && !self.long
-            && json::plain(text.as_bytes()) == text.len()
-            && self.shared.quote.is_clear(text)
+    fn passes(&mut self, text: &str) -> Passes {
+        let open = matches!(self.state, State::Text(None)) && !self.twice && !self.long;
+        if open && self.shared.quote.is_clear(text) { Passes::text(text) } else { Passes::No }
     }
 
     fn finish(&mut self, stopped: bool, _request: &Request, out: &mut Emitter) -> Option<String> {

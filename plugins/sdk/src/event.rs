@@ -56,10 +56,28 @@ pub enum Step {
     Hold,
     /// Emit exactly what was pushed, on this channel.
     Pass(Channel),
-    /// Emit exactly what was pushed, as the next piece of the arguments of this call, which is the one that began last.
-    Args(u32),
+    /// Emit what was pushed as the next piece of the arguments of the call that began last.
+    Args {
+        /// That call.
+        index: u32,
+        /// Written as the inside of a JSON string; see [`crate::json::escape_into`].
+        escaped: bool,
+    },
     /// Events in order; never empty.
     Events(Vec<Event>),
+}
+
+impl Step {
+    /// The event that [`Step::Args`] stands for, when `text` was pushed.
+    pub fn args(text: &str, index: u32, escaped: bool) -> Event {
+        let mut delta = String::new();
+        if escaped {
+            crate::json::escape_into(text, &mut delta);
+        } else {
+            delta.push_str(text);
+        }
+        Event::ToolArgs { index, delta }
+    }
 }
 
 /// Why the engine stopped.

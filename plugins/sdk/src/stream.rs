@@ -350,9 +350,9 @@ impl Machine for TextMachine {
         }
         if let Some(reader) = self.reader.as_mut().filter(|_| self.held.is_empty() && !text.is_empty())
             && let Some(index) = self.out.args_pass()
-            && reader.passes(text)
+            && let Some(step) = reader.passes(text).step(index)
         {
-            return Step::Args(index);
+            return step;
         }
         if self.held.is_empty() {
             let read = self.drive(text, false);

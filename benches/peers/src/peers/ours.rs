@@ -81,7 +81,7 @@ impl Peer for Ours {
                 Step::Hold => {}
                 Step::Pass(Channel::Content) => message.content.push_str(chunk),
                 Step::Pass(Channel::Reasoning) => message.reasoning.push_str(chunk),
-                Step::Args(index) => take(Event::ToolArgs { index, delta: (*chunk).to_owned() }, &mut message),
+                Step::Args { index, escaped } => take(Step::args(chunk, index, escaped), &mut message),
                 Step::Events(events) => events.into_iter().for_each(|event| take(event, &mut message)),
             }
         }

@@ -8,7 +8,7 @@ use crate::emit::Emitter;
 use crate::json::{Checker, Fed};
 use crate::limit::{keep, limit, window};
 use crate::scan::Hit;
-use crate::syntax::{Read, Reader, Request};
+use crate::syntax::{Passes, Read, Reader, Request};
 
 /// Longest header.
 const MAX_HEADER: usize = limit(1024);
@@ -298,7 +298,7 @@ impl Reader for JsonReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> bool {
+    fn passes(&mut self, text: &str) -> Passes {
         let passes = match &self.state {
             State::Object(object) => !self.guess && object.passes(text),
             State::Args(checker) => !self.guess && checker.passes(text),
@@ -307,7 +307,7 @@ impl Reader for JsonReader {
         if passes {
             self.keep_raw(text);
         }
-        passes
+        Passes::same(passes)
     }
 
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {

@@ -3,6 +3,7 @@
 use super::{ChannelMachine, Origin, State};
 use crate::json::{Checker, Fed};
 use crate::scan::Hit;
+use crate::syntax::Passes;
 
 impl ChannelMachine {
     /// Reads the arguments of a call. An empty body is `{}`.
@@ -58,17 +59,17 @@ impl ChannelMachine {
         State::Ignore
     }
 
-    /// Whether `text` is arguments as it stands; a reader has then read it.
-    pub(super) fn args_pass(&mut self, text: &str) -> bool {
+    /// Whether all of `text` is arguments; a reader has then read it.
+    pub(super) fn args_pass(&mut self, text: &str) -> Passes {
         if !self.held.is_empty() || text.is_empty() {
-            return false;
+            return Passes::No;
         }
         match &mut self.state {
-            State::Args(Some(checker)) => checker.passes(text),
-            State::Calls(reader) => {
-                (self.origin == Origin::Plain || self.format.body.is_clear(text)) && reader.passes(text)
+            State::Args(Some(checker)) => Passes::same(checker.passes(text)),
+            State::Calls(reader) if self.origin == Origin::Plain || self.format.body.is_clear(text) => {
+                reader.passes(text)
             }
-            _ => false,
+            _ => Passes::No,
         }
     }
 }

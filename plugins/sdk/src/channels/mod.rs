@@ -299,9 +299,9 @@ impl Machine for ChannelMachine {
             return Step::Pass(self.out.channel());
         }
         if let Some(index) = self.out.args_pass()
-            && self.args_pass(text)
+            && let Some(step) = self.args_pass(text).step(index)
         {
-            return Step::Args(index);
+            return step;
         }
         self.feed(text);
         self.out.step()

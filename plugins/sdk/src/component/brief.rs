@@ -1,6 +1,8 @@
 //! Pushes whose answer is one machine word; the text of a token comes in words, too.
 
-use super::exports::sluicegate::format::{brief, parse, terse, types as t};
+use std::cell::Cell;
+
+use super::exports::sluicegate::format::{answers, brief, parse, terse, types as t};
 use super::{Component, Entry, Stream, event, parsers};
 use crate::event::{Channel, Event, Step};
 use crate::spare;
@@ -15,6 +17,7 @@ const HOLD: u64 = 0;
 const SAME: u64 = 1;
 const TEXT: u64 = 4;
 const LEFT: u64 = 7;
+const ESCAPED: u64 = 8;
 const CONTENT: u64 = 0;
 const REASONING: u64 = 1;
 const ARGUMENTS: u64 = 2;
@@ -47,25 +50,43 @@ impl<E: Entry> terse::Guest for Component<E> {
     }
 }
 
+thread_local! {
+    /// The host knows the answer `ESCAPED`.
+    static MAY_ESCAPE: Cell<bool> = const { Cell::new(false) };
+}
+
+impl<E: Entry> answers::Guest for Component<E> {
+    fn escaped() {
+        MAY_ESCAPE.set(true);
+    }
+}
+
 /// Pushes `text` to a parser.
 fn answer(number: u32, text: &str) -> u64 {
     let push = |parser: &mut parsers::Parser| match parser.machine.push(text) {
         Step::Hold => HOLD,
         Step::Pass(Channel::Content) => SAME + CONTENT,
         Step::Pass(Channel::Reasoning) => SAME + REASONING,
-        Step::Args(_) => SAME + ARGUMENTS,
-        Step::Events(events) => match short(&events, text) {
-            Some(answer) => {
-                spare::give(events);
-                answer
-            }
-            None => {
-                parser.left = events;
-                LEFT
-            }
-        },
+        Step::Args { escaped: false, .. } => SAME + ARGUMENTS,
+        Step::Args { .. } if MAY_ESCAPE.get() => ESCAPED,
+        Step::Args { index, escaped } => tell(parser, vec![Step::args(text, index, escaped)], text),
+        Step::Events(events) => tell(parser, events, text),
     };
     parsers::with(number, push, HOLD)
+}
+
+/// Says `events` in the answer if that is possible, and leaves them to be taken if not.
+fn tell(parser: &mut parsers::Parser, events: Vec<Event>, text: &str) -> u64 {
+    match short(&events, text) {
+        Some(answer) => {
+            spare::give(events);
+            answer
+        }
+        None => {
+            parser.left = events;
+            LEFT
+        }
+    }
 }
 
 /// The answer that says the same as `events`, if one does.

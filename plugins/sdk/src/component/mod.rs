@@ -215,9 +215,7 @@ fn step(step: native::Step, text: &str) -> t::Step {
         native::Step::Hold => t::Step::Hold,
         native::Step::Pass(native::Channel::Content) => t::Step::Pass(t::Channel::Content),
         native::Step::Pass(native::Channel::Reasoning) => t::Step::Pass(t::Channel::Reasoning),
-        native::Step::Args(index) => {
-            t::Step::Events(vec![t::Event::ToolArgs(t::ToolArgs { index, delta: text.to_owned() })])
-        }
+        native::Step::Args { index, escaped } => t::Step::Events(vec![event(native::Step::args(text, index, escaped))]),
         native::Step::Events(events) => t::Step::Events(events.into_iter().map(event).collect()),
     }
 }

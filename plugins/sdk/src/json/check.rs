@@ -110,9 +110,17 @@ impl Checker {
         }
     }
 
-    /// True if `text` is the inside of the string being read and needs no repair: it may go out without being fed.
+    /// True if `text` is the inside of the string being read, cuts no escape and needs no repair: it may go out unfed.
     pub(crate) fn passes(&self, text: &str) -> bool {
-        self.state == State::Text && super::text::plain(text.as_bytes()) == text.len()
+        let mut rest = text.as_bytes();
+        while self.state == State::Text {
+            match &rest[super::text::plain(rest)..] {
+                [] => return true,
+                [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', later @ ..] => rest = later,
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Reads `text`, appending what is valid to `out`.

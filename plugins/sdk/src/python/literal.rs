@@ -72,10 +72,10 @@ enum Did {
 }
 
 impl Transcoder {
-    /// True if `text` is the inside of the string being read and means itself: it may go out without being fed.
+    /// True if `text` is the inside of the string being read and means the same in JSON: it may go out without being fed.
     pub(super) fn passes(&self, text: &str) -> bool {
         match &self.state {
-            State::Text { text: literal, role: Role::Value | Role::Key } => literal.plain(text) == text.len(),
+            State::Text { text: literal, role: Role::Value | Role::Key } => literal.passes(text),
             _ => false,
         }
     }

@@ -11,7 +11,7 @@ use crate::emit::Emitter;
 use crate::json::{self, Fed};
 use crate::limit::{limit, window};
 use crate::scan::Hit;
-use crate::syntax::{Read, Reader, Request};
+use crate::syntax::{Passes, Read, Reader, Request};
 
 /// Longest function name or keyword.
 const MAX_WORD: usize = limit(256);
@@ -270,8 +270,8 @@ impl Reader for PythonReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> bool {
-        matches!(&self.state, State::Value(transcoder, false) if transcoder.passes(text))
+    fn passes(&mut self, text: &str) -> Passes {
+        Passes::same(matches!(&self.state, State::Value(transcoder, false) if transcoder.passes(text)))
     }
 
     fn finish(&mut self, stopped: bool, _request: &Request, out: &mut Emitter) -> Option<String> {

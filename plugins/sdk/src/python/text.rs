@@ -61,6 +61,20 @@ impl Text {
         memchr::memchr(self.quote as u8, &rest.as_bytes()[..run]).unwrap_or(run)
     }
 
+    /// True if all of `text` is inside the string, cuts no escape and is written the same in JSON.
+    pub(super) fn passes(&self, text: &str) -> bool {
+        let mut rest = text;
+        while self.state == State::Body {
+            let run = self.plain(rest);
+            match &rest.as_bytes()[run..] {
+                [] => return true,
+                [b'\\', b'n' | b'r' | b't' | b'\\' | b'"', ..] if !self.raw => rest = &rest[run + 2..],
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Reads a character; what it means is appended to `out`, escaped for JSON.
     pub(super) fn take(&mut self, c: char, out: &mut String) -> Took {
         match self.state {

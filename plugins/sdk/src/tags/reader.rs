@@ -12,7 +12,7 @@ use crate::emit::Emitter;
 use crate::json::Checker;
 use crate::limit::{keep, limit};
 use crate::scan::{Hit, Markers};
-use crate::syntax::{Read, Reader, Request};
+use crate::syntax::{Passes, Read, Reader, Request};
 
 /// How JSON objects inside a block name their parts.
 static OBJECT: JsonCalls = JsonCalls { nested: true, ..JsonCalls::BASE };
@@ -355,14 +355,14 @@ impl Reader for TagReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> bool {
-        let State::Value(value) = &self.state else { return false };
+    fn passes(&mut self, text: &str) -> Passes {
+        let State::Value(value) = &self.state else { return Passes::No };
         let closers = self.leaf.as_ref().unwrap_or(&self.shared.closers);
-        let passes = self.cdata == Cdata::No && value.passes(text) && closers.is_clear(text);
-        if passes {
-            self.keep_raw(text);
+        if self.cdata != Cdata::No || !value.passes(text) || !closers.is_clear(text) {
+            return Passes::No;
         }
-        passes
+        self.keep_raw(text);
+        Passes::text(text)
     }
 
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {

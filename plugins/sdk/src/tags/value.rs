@@ -66,15 +66,14 @@ impl Value {
         value
     }
 
-    /// True if `text` belongs to a string and goes out as it stands: it need not be fed.
+    /// True if all of `text` belongs to a string and goes out at once: it need not be fed.
     pub(super) fn passes(&self, text: &str) -> bool {
-        self.kind == Kind::Text
-            && !self.lead
-            && !self.bad
-            && self.tail.is_empty()
-            && json::plain(text.as_bytes()) == text.len()
-            // A line feed is not plain.
-            && (self.trim != ValueTrim::Whitespace || !text.ends_with(char::is_whitespace))
+        let ends_well = match self.trim {
+            ValueTrim::Nothing => true,
+            ValueTrim::OneNewline => !text.ends_with('\n'),
+            ValueTrim::Whitespace => !text.ends_with(char::is_whitespace),
+        };
+        self.kind == Kind::Text && !self.lead && !self.bad && self.tail.is_empty() && ends_well
     }
 
     /// The next piece.
