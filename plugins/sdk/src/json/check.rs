@@ -113,14 +113,14 @@ impl Checker {
     /// True if `text` is the inside of the string being read, cuts no escape and needs no repair: it may go out unfed.
     pub(crate) fn passes(&self, text: &str) -> bool {
         let mut rest = text.as_bytes();
-        while self.state == State::Text {
-            match &rest[super::text::plain(rest)..] {
-                [] => return true,
-                [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', later @ ..] => rest = later,
-                _ => return false,
+        self.state == State::Text
+            && loop {
+                match &rest[super::text::plain(rest)..] {
+                    [] => break true,
+                    [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', later @ ..] => rest = later,
+                    _ => break false,
+                }
             }
-        }
-        false
     }
 
     /// Reads `text`, appending what is valid to `out`.

@@ -64,15 +64,15 @@ impl Text {
     /// True if all of `text` is inside the string, cuts no escape and is written the same in JSON.
     pub(super) fn passes(&self, text: &str) -> bool {
         let mut rest = text;
-        while self.state == State::Body {
-            let run = self.plain(rest);
-            match &rest.as_bytes()[run..] {
-                [] => return true,
-                [b'\\', b'n' | b'r' | b't' | b'\\' | b'"', ..] if !self.raw => rest = &rest[run + 2..],
-                _ => return false,
+        self.state == State::Body
+            && loop {
+                let run = self.plain(rest);
+                match &rest.as_bytes()[run..] {
+                    [] => break true,
+                    [b'\\', b'n' | b'r' | b't' | b'\\' | b'"', ..] if !self.raw => rest = &rest[run + 2..],
+                    _ => break false,
+                }
             }
-        }
-        false
     }
 
     /// Reads a character; what it means is appended to `out`, escaped for JSON.
