@@ -34,7 +34,7 @@ impl Seen {
                     |run: &[(u32, bool)]| [run[0].0, run.len() as u32, run.iter().filter(|t| t.1).count() as u32];
                 self.tokens.extend(runs.map(counts));
             }
-            self.ranges.push(is_for_device.then(|| from..self.tokens.len()));
+            self.ranges.push(is_for_device.then_some(from..self.tokens.len()));
         }
     }
 

@@ -66,19 +66,20 @@ fn length(cells: &[Cell]) -> f32 {
     if length < LONGEST { length as f32 } else { f32::NAN }
 }
 
-/// The most that a result could be.
+/// Whether a result could be `largest`'s or more. Unordered numbers could.
 #[inline(always)]
-fn most(narrow: f32, missed: f32, length: f32) -> f32 {
-    missed.mul_add(length, narrow)
+#[allow(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN has to be looked at")]
+fn could_be(narrow: f32, missed: f32, length: f32, largest: &Largest) -> bool {
+    !(missed.mul_add(length, narrow) < largest.value)
 }
 
-/// Lists the batch rows of which a result of the tile could be the largest. Unordered numbers could.
+/// Lists the batch rows of which a result of the tile could be the largest.
 #[inline(always)]
 fn reaching_body(narrow: &[Column], missed: &Column, lengths: &[f32], largest: &[Largest], found: &mut Vec<usize>) {
     for (row, ((narrow, &length), largest)) in narrow.iter().zip(lengths).zip(largest).enumerate() {
         let mut any = false;
         for r in 0..ROWS {
-            any |= !(most(narrow[r], missed[r], length) < largest.value);
+            any |= could_be(narrow[r], missed[r], length, largest);
         }
         if any {
             found.push(row);
@@ -149,7 +150,7 @@ impl Loop<'_> {
                 for i in found.drain(..) {
                     let row = range.start + i;
                     let bits = asked[row].bits(tile, outputs);
-                    let could = |r| !(most(columns[i][r], head.missed(tile)[r], lengths[i]) < largest[i].value);
+                    let could = |r| could_be(columns[i][r], head.missed(tile)[r], lengths[i], &largest[i]);
                     if (0..ROWS).any(|r| bits >> r & 1 == 1 && could(r)) {
                         let mut column = [[0.0; ROWS]];
                         head.multiply(isa, tile, &apart[row * count..][..count], &mut column);
