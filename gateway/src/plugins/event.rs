@@ -1,6 +1,11 @@
 //! What a format plugin says about a piece of model output, in the gateway's own types.
 
+use smallvec::SmallVec;
+
 use crate::chat;
+
+/// What a push brings out: nothing or one event nearly always, which then takes no memory of its own.
+pub type Events = SmallVec<[Event; 1]>;
 
 /// One thing that happened in the stream of one choice. Events are in order and never repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

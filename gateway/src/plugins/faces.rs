@@ -10,7 +10,7 @@ use wasmtime::component::ResourceAny;
 use super::ask::Answer;
 use super::bindings::parse;
 use super::brief::{self, Brief};
-use super::event::{Event, StreamConfig};
+use super::event::{Events, StreamConfig};
 use super::guest::{Code, Guest};
 use super::host::Host;
 use super::ledger::Ledger;
@@ -98,7 +98,7 @@ fn compare(guest: &mut Guest, config: &parse::ParserConfig, tools: &ToolSet, pie
         let answer = brief::push(guest, number, text).expect("the face is there").unwrap();
         seen.count(&answer, text);
         books.iter_mut().for_each(|ledger| ledger.pushed(text.len()));
-        let [by_parse, by_brief]: [Vec<Event>; 2] =
+        let [by_parse, by_brief]: [Events; 2] =
             [books[0].answer(Answer::Step(step), text), books[1].answer(Answer::Brief(answer), text)]
                 .map(|events| events.unwrap());
         assert_eq!(by_parse, by_brief, "{}: {text:?} of {pieces:?}", config.format);

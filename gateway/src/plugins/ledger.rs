@@ -9,7 +9,7 @@ use super::ask::Answer;
 use super::bindings::types as wit;
 use super::brief::{Brief, Place};
 use super::escape::escaped;
-use super::event::Event;
+use super::event::{Event, Events};
 use super::growing::Growing;
 
 /// Bytes that a plugin may return for each byte it was given. JSON escapes take six, and a malformed call may be
@@ -75,10 +75,10 @@ impl Ledger {
 
     /// Takes the answer to a push, checks it, and gives the events to pass on. `Err` names the rule that is broken.
     #[inline]
-    pub(super) fn answer(&mut self, answer: Answer, text: &str) -> Result<Vec<Event>, String> {
+    pub(super) fn answer(&mut self, answer: Answer, text: &str) -> Result<Events, String> {
         match answer {
             Answer::Step(step) => self.step(step, text),
-            Answer::Brief(Brief::Hold) | Answer::Opened | Answer::Tail(_) => Ok(Vec::new()),
+            Answer::Brief(Brief::Hold) | Answer::Opened | Answer::Tail(_) => Ok(Events::new()),
             Answer::Brief(Brief::Same(place)) => self.text(place, text),
             Answer::Brief(Brief::Escaped) => self.text(Place::Arguments, &escaped(text)),
             Answer::Brief(Brief::Text(place, short)) => self.text(place, short.as_str()),
@@ -88,11 +88,11 @@ impl Ledger {
 
     /// Takes one text: what nearly every answer is.
     #[inline]
-    fn text(&mut self, place: Place, text: &str) -> Result<Vec<Event>, String> {
+    fn text(&mut self, place: Place, text: &str) -> Result<Events, String> {
         self.book(text.len())?;
         (place as u8, text).hash(&mut self.digest);
         if text.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Events::new());
         }
         let text = || text.to_owned();
         let event = match place {
@@ -105,12 +105,12 @@ impl Ledger {
                 Event::ToolArgs { index, delta }
             }
         };
-        Ok(vec![event])
+        Ok(Events::from_buf([event]))
     }
 
-    fn step(&mut self, step: wit::Step, text: &str) -> Result<Vec<Event>, String> {
+    fn step(&mut self, step: wit::Step, text: &str) -> Result<Events, String> {
         match step {
-            wit::Step::Hold => Ok(Vec::new()),
+            wit::Step::Hold => Ok(Events::new()),
             wit::Step::Pass(wit::Channel::Content) => self.text(Place::Content, text),
             wit::Step::Pass(wit::Channel::Reasoning) => self.text(Place::Reasoning, text),
             wit::Step::Events(given) => self.events(given),
@@ -118,15 +118,15 @@ impl Ledger {
     }
 
     /// Takes events, checks them, and gives those to pass on.
-    pub(super) fn events(&mut self, given: Vec<wit::Event>) -> Result<Vec<Event>, String> {
-        let mut events = Vec::with_capacity(given.len());
+    pub(super) fn events(&mut self, given: Vec<wit::Event>) -> Result<Events, String> {
+        let mut events = Events::with_capacity(given.len());
         for event in given {
             self.take(event.into(), &mut events)?;
         }
         Ok(events)
     }
 
-    fn take(&mut self, event: Event, events: &mut Vec<Event>) -> Result<(), String> {
+    fn take(&mut self, event: Event, events: &mut Events) -> Result<(), String> {
         event.hash(&mut self.digest);
         self.book(event.len())?;
         if let Some(event) = self.check(event)? {

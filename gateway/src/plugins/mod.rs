@@ -39,7 +39,7 @@ mod version;
 
 pub use descriptor::{Descriptor, Features, Hint, HintRule, Plugin};
 pub use error::{Cause, PluginError, Refused, RefusedReason};
-pub use event::{Event, StopCause, StreamConfig, Tail};
+pub use event::{Event, Events, StopCause, StreamConfig, Tail};
 pub use folder::Watch;
 pub use host::Totals;
 pub use pinned::{Constraint, GrammarInput, Piece, Pinned, RenderInput, Start};

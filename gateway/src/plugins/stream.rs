@@ -8,7 +8,7 @@ use super::ask::{Again, Answer, Ask, Stop, ask_seat};
 use super::bindings::{parse, types as wit};
 use super::brief::Brief;
 use super::error::{Cause, PluginError};
-use super::event::{Event, StopCause, StreamConfig, Tail};
+use super::event::{Event, Events, StopCause, StreamConfig, Tail};
 use super::ledger::Ledger;
 use super::lower;
 use super::record::Record;
@@ -91,7 +91,7 @@ impl Stream {
     /// # Errors
     /// The plugin failed this stream (under `on_trap = "raw"` the text comes back as content instead), or no store
     /// was free to continue in. Every later call fails with [`PluginError::Ended`].
-    pub fn push(&mut self, text: &str, ids: &[u32]) -> Result<Vec<Event>, PluginError> {
+    pub fn push(&mut self, text: &str, ids: &[u32]) -> Result<Events, PluginError> {
         match self.state {
             State::Parsing { .. } => {}
             State::Raw => return Ok(raw(text)),
@@ -99,13 +99,13 @@ impl Stream {
         }
         let wants_ids = self.wants_ids;
         if text.is_empty() && (!wants_ids || ids.is_empty()) {
-            return Ok(Vec::new());
+            return Ok(Events::new());
         }
         let limit = self.version.host.settings.max_push_bytes.max(4);
         if wants_ids || text.len() <= limit {
             return self.push_piece(text, if wants_ids { ids } else { &[] });
         }
-        let mut events = Vec::new();
+        let mut events = Events::new();
         let mut rest = text;
         while !rest.is_empty() {
             let (piece, later) = rest.split_at(rest.floor_char_boundary(limit));
@@ -116,7 +116,7 @@ impl Stream {
     }
 
     #[inline]
-    fn push_piece(&mut self, text: &str, ids: &[u32]) -> Result<Vec<Event>, PluginError> {
+    fn push_piece(&mut self, text: &str, ids: &[u32]) -> Result<Events, PluginError> {
         if matches!(self.state, State::Raw) {
             return Ok(raw(text));
         }
@@ -161,7 +161,7 @@ impl Stream {
             Ok(_) => return Err(PluginError::Ended),
             Err(error) => {
                 let events = self.fail(error, "")?;
-                return Ok(Tail { events, finish: Some(chat::FinishReason::Stop) });
+                return Ok(Tail { events: events.into_vec(), finish: Some(chat::FinishReason::Stop) });
             }
         };
         // The guest has consumed the parser.
@@ -170,12 +170,12 @@ impl Stream {
             Ok(events) => {
                 let broken = self.ledger.broken_calls();
                 self.version.host.counters.broken_calls.fetch_add(broken, Relaxed);
-                Ok(tail(events, answer.finish))
+                Ok(tail(events.into_vec(), answer.finish))
             }
             Err(rule) => {
                 let error = self.contract(rule);
                 let events = self.fail(error, "")?;
-                Ok(Tail { events, finish: Some(chat::FinishReason::Stop) })
+                Ok(Tail { events: events.into_vec(), finish: Some(chat::FinishReason::Stop) })
             }
         }
     }
@@ -276,7 +276,7 @@ impl Stream {
     }
 
     /// Ends the stream by the plugin's fault, or turns it into raw text.
-    fn fail(&mut self, error: PluginError, current: &str) -> Result<Vec<Event>, PluginError> {
+    fn fail(&mut self, error: PluginError, current: &str) -> Result<Events, PluginError> {
         self.vacate(true);
         self.state = State::Over;
         self.version.host.counters.broken_calls.fetch_add(self.ledger.broken_calls(), Relaxed);
@@ -290,7 +290,7 @@ impl Stream {
         }
         self.state = State::Raw;
         let unanswered = self.record.is_complete().then(|| self.record.text_from(self.unanswered));
-        let mut events = vec![Event::Note(error.to_string())];
+        let mut events = Events::from_buf([Event::Note(error.to_string())]);
         events.append(&mut raw(unanswered.as_deref().unwrap_or(current)));
         Ok(events)
     }
@@ -337,8 +337,8 @@ impl fmt::Debug for Stream {
     }
 }
 
-fn raw(text: &str) -> Vec<Event> {
-    if text.is_empty() { Vec::new() } else { vec![Event::Content(text.to_owned())] }
+fn raw(text: &str) -> Events {
+    if text.is_empty() { Events::new() } else { Events::from_buf([Event::Content(text.to_owned())]) }
 }
 
 fn tail(mut events: Vec<Event>, finish: Option<wit::FinishReason>) -> Tail {
