@@ -271,7 +271,7 @@ mod tests {
                 .map(|row| {
                     numbers(outputs.div_ceil(32), row)
                         .iter()
-                        .map(|v| if row % 5 == 4 { 0 } else { v.to_bits() << row % 9 })
+                        .map(|v| if row % 5 == 4 { 0 } else { v.to_bits() << (row % 9) })
                         .collect()
                 })
                 .collect();
