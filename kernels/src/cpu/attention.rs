@@ -2,9 +2,10 @@
 //! so that nothing but the row's own sequence decides the order of arithmetic.
 
 use super::element::Element;
-use super::isa::{Isa, versions};
+use super::isa::{Isa, prefetch, versions};
 use super::kv::BlockLayout;
 use super::math::{LANES, Lanes, exp, max, sum};
+use super::memory::LINE;
 
 /// Positions that a softmax step covers; block sizes are multiples of it.
 pub(crate) const STEP: usize = LANES;
@@ -18,6 +19,36 @@ pub(crate) struct Cached<'a, E> {
     /// Positions that the row sees: its own and all before.
     pub(crate) len: usize,
     pub(crate) head: usize,
+    /// Block and KV head that are attended to next, if any.
+    pub(crate) next: Option<(u32, usize)>,
+}
+
+impl<E: Element> Cached<'_, E> {
+    /// Has what comes after the step at `first` on its way from memory: sequences are many and their blocks anywhere, so that no
+    /// processor guesses where the next one is.
+    #[inline(always)]
+    fn fetch_behind(&self, first: usize) {
+        let (at, tokens) = (first + STEP, self.layout.tokens);
+        match self.table.get(at / tokens) {
+            Some(&block) if at < self.len => self.fetch((block, self.head), at % tokens),
+            _ => self.next.into_iter().for_each(|next| self.fetch(next, 0)),
+        }
+    }
+
+    /// Asks for the keys and values of a step.
+    #[inline(always)]
+    fn fetch(&self, (block, head): (u32, usize), within: usize) {
+        let (dim, tokens, line) = (self.layout.head_dim, self.layout.tokens, LINE / size_of::<E>());
+        let keys = self.layout.keys(block, head) + within;
+        let values = self.layout.values(block, head) + within * dim;
+        let apart = if tokens < line { line / tokens } else { 1 };
+        for d in (0..dim).step_by(apart) {
+            prefetch(self.pool, keys + d * tokens);
+        }
+        for at in (0..STEP * dim).step_by(line) {
+            prefetch(self.pool, values + at);
+        }
+    }
 }
 
 /// Attends with the query heads that share a KV head: `q` and `out` hold them side by side.
@@ -69,7 +100,7 @@ fn heads_body<E: Element, const G: usize>(
     out: &mut [f32],
     Group { short }: Group<G>,
 ) -> usize {
-    let Cached { pool, layout, table, len, head } = cached;
+    let Cached { pool, layout, table, len, head, .. } = cached;
     let (dim, tokens) = (layout.head_dim, layout.tokens);
     let out = &mut out[..G * dim];
     out.fill(0.0);
@@ -81,6 +112,10 @@ fn heads_body<E: Element, const G: usize>(
         let by_all = if short > 0 { STEP.min(len - 1 - first) } else { seen };
         let keys = &pool[layout.keys(block, head)..][..dim * tokens];
         let values = &pool[layout.values(block, head) + within * dim..][..seen * dim];
+        // Two rows of a prompt come after others, which read the same.
+        if short == 0 {
+            cached.fetch_behind(first);
+        }
         let scores = scores::<E, G>(keys, tokens, within, q, dim);
         let mut weights = [[0f32; STEP]; G];
         for g in 0..G {

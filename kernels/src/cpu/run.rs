@@ -268,9 +268,9 @@ fn attention<E: Element + Plain>(cpu: &mut Cpu, args: &Attention, out: Operand) 
     let taken = if matches!(group / kv.head_dim, 1..=3) { 2 } else { 1 };
     let chunks = rows.div_ceil(taken) * units;
     let a_chunk = chunks.div_ceil(cpu.threads.count() * 8);
-    let cached = |row: usize, head: usize| {
+    let cached = |row: usize, head: usize, next: Option<(u32, usize)>| {
         let len = step.positions[row] as usize + 1;
-        Cached { pool, layout, table: step.table(row), len, head }
+        Cached { pool, layout, table: step.table(row), len, head, next }
     };
     cpu.threads.run(chunks.div_ceil(a_chunk.max(1)), &|worker, chunk| {
         // SAFETY: each worker has its own line.
@@ -283,20 +283,23 @@ fn attention<E: Element + Plain>(cpu: &mut Cpu, args: &Attention, out: Operand) 
             let end = rows.min(row + taken);
             let two = end - row == 2 && step.follow(row, STEP);
             for head in first..first + together {
+                // The next head of this row, or the first of the next rows.
+                let next = if head + 1 < kv.heads { Some((row, head + 1)) } else { (end < rows).then_some((end, 0)) };
+                let next = next.and_then(|(row, head)| Some((*step.table(row).first()?, head)));
                 let to = (head - first) * group;
                 let query =
                     |row: usize| &source.values[row * source.stride..][columns.clone()][head * group..][..group];
                 if two {
                     q[..group].copy_from_slice(query(row));
                     q[group..].copy_from_slice(query(row + 1));
-                    attend_two(isa, cached(row + 1, head), args.scale, q, both);
+                    attend_two(isa, cached(row + 1, head, next), args.scale, q, both);
                     found[to..][..group].copy_from_slice(&both[..group]);
                     found[width + to..][..group].copy_from_slice(&both[group..]);
                     continue;
                 }
                 for row in row..end {
                     let to = &mut found[row % taken * width + to..][..group];
-                    attend(isa, cached(row, head), args.scale, query(row), to);
+                    attend(isa, cached(row, head, next), args.scale, query(row), to);
                 }
             }
             for (row, found) in (row..end).zip(found.chunks_exact(width)) {
