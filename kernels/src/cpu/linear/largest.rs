@@ -55,15 +55,15 @@ impl Asked<'_> {
     }
 }
 
-/// At most this length, bounds are far from what f32 can't hold.
-const LONGEST: f64 = 1e30;
+/// Between these lengths, results and bounds are far from what f32 can't hold, and from where it rounds to more than `2^-24`.
+const LENGTHS: std::ops::Range<f64> = 1e-20..1e30;
 
-/// The length of a batch row, or NaN where numbers are so large that bounds mean nothing.
+/// The length of a batch row, or NaN where numbers are so large or small that bounds mean nothing.
 fn length(cells: &[Cell]) -> f32 {
     let squares = |cell: &Cell| cell.q.iter().map(|&q| i32::from(q).pow(2)).sum::<i32>();
     let sum: f64 = cells.iter().map(|cell| f64::from(cell.scale).powi(2) * f64::from(squares(cell))).sum();
     let length = sum.sqrt() * 1.000_001;
-    if length < LONGEST { length as f32 } else { f32::NAN }
+    if LENGTHS.contains(&length) { length as f32 } else { f32::NAN }
 }
 
 /// Whether a result could be `largest`'s or more. Unordered numbers could.
@@ -267,6 +267,7 @@ mod tests {
             x[cols..2 * cols].fill(0.0);
             x[3 * cols] = 1e6;
             x[4 * cols..5 * cols].iter_mut().for_each(|v| *v *= 1e32);
+            x[5 * cols..6 * cols].iter_mut().for_each(|v| *v *= 1e-35);
             let masks: Vec<Vec<u32>> = (0..70)
                 .map(|row| {
                     numbers(outputs.div_ceil(32), row)
