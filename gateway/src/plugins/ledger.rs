@@ -5,12 +5,12 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 use serde::de::IgnoredAny;
 
+use super::arguments::Arguments;
 use super::ask::Answer;
 use super::bindings::types as wit;
 use super::brief::{Brief, Place};
 use super::escape::escaped;
 use super::event::{Event, Events};
-use super::growing::Growing;
 
 /// Bytes that a plugin may return for each byte it was given. JSON escapes take six, and a malformed call may be
 /// returned a second time as raw text.
@@ -45,8 +45,7 @@ pub(super) struct Ledger {
 /// A call that has not ended.
 struct Call {
     index: u32,
-    /// What has come of its JSON.
-    arguments: Growing,
+    arguments: Arguments,
 }
 
 impl Ledger {
@@ -157,7 +156,7 @@ impl Ledger {
         let Some(call) = open.find(|call| call.index == index) else {
             return Err(format!("tool-args for call {index}, which is not open"));
         };
-        call.arguments.push(delta.as_bytes());
+        call.arguments.push(delta);
         Ok(())
     }
 
@@ -179,7 +178,7 @@ impl Ledger {
                     return Err("tool-start without a name".to_owned());
                 }
                 self.next_call += 1;
-                let call = Call { index: *index, arguments: Growing::default() };
+                let call = Call { index: *index, arguments: Arguments::default() };
                 self.earlier.extend(self.current.replace(call));
             }
             Event::ToolArgs { index, delta } => self.arguments(*index, delta)?,
@@ -187,7 +186,7 @@ impl Ledger {
                 let Some(call) = self.close(*index) else {
                     return Err(format!("tool-end for call {index}, which is not open"));
                 };
-                if let Err(reason) = one_object(&call.arguments.into_joined()) {
+                if let Err(reason) = call.arguments.finish() {
                     self.broken += 1;
                     return Ok(Some(Event::ToolBroken { index: *index, reason }));
                 }
@@ -215,15 +214,6 @@ impl Ledger {
         }
         Ok(Some(event))
     }
-}
-
-/// Whether `text` is one JSON object; numbers are not evaluated, so that no digit is lost.
-fn one_object(text: &[u8]) -> Result<(), String> {
-    let begins = text.iter().find(|byte| !b" \t\n\r".contains(byte));
-    if begins != Some(&b'{') {
-        return Err("the arguments are not a JSON object".to_owned());
-    }
-    serde_json::from_slice::<IgnoredAny>(text).map(drop).map_err(|error| format!("the arguments are not JSON: {error}"))
 }
 
 impl From<wit::Event> for Event {

@@ -10,6 +10,7 @@
 //!
 //! This is the only place that knows wasmtime.
 
+mod arguments;
 mod ask;
 mod bindings;
 mod breaker;
