@@ -8,7 +8,7 @@ use sluicegate_sdk::config::{ReasoningMode, ToolChoice};
 use sluicegate_sdk::event::{Event, Step, StopCause};
 use sluicegate_sdk::format::Plugin;
 use sluicegate_sdk::grammar::Start;
-use sluicegate_sdk::stream::Machine;
+use sluicegate_sdk::parser::Parser;
 
 use crate::chunking::sized;
 use crate::constrained::Demand;
@@ -67,9 +67,9 @@ pub fn assert_bounded(plugin: &Plugin, format: &str, bytes: usize) {
         for size in [4, 40, value.len()] {
             let what = format!("{format}, {pattern:?} by {size} bytes");
             let mut parser = open();
-            let mut arguments = push(parser.as_mut(), before, size, &what);
-            arguments += &push(parser.as_mut(), value, size, &what);
-            arguments += &push(parser.as_mut(), after, size, &what);
+            let mut arguments = push(&mut parser, before, size, &what);
+            arguments += &push(&mut parser, value, size, &what);
+            arguments += &push(&mut parser, after, size, &what);
             let tail = parser.finish(&StopCause::Eos(None));
             arguments += &tail.events.into_iter().filter_map(piece).collect::<String>();
             let got: Value = serde_json::from_str(&arguments).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -79,14 +79,14 @@ pub fn assert_bounded(plugin: &Plugin, format: &str, bytes: usize) {
         for start in [&before[..before.floor_char_boundary(before.len() / 2)], before.trim_end_matches(['"', '\''])] {
             // Padded, so that every place in a character stands where something is cut.
             for (pad, size) in [("", 7), ("", value.len()), ("a", value.len()), ("aa", value.len())] {
-                push(open().as_mut(), &format!("{start}{pad}{value}"), size, &format!("{format}, broken {pattern:?}"));
+                push(&mut open(), &format!("{start}{pad}{value}"), size, &format!("{format}, broken {pattern:?}"));
             }
         }
     }
 }
 
 /// Pushes `text` in pieces; what of it is arguments. Panics if more is held back than a tag may need.
-fn push(parser: &mut dyn Machine, text: &str, size: usize, what: &str) -> String {
+fn push(parser: &mut Parser, text: &str, size: usize, what: &str) -> String {
     let mut arguments = String::new();
     for chunk in sized(text, size) {
         match parser.push(chunk) {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use crate::coerce;
 use crate::emit::Emitter;
 use crate::json;
+use crate::layout::Trim;
 use crate::limit::limit;
+use crate::run::Run;
 use crate::scan::{Hit, Markers};
-use crate::syntax::{Enter, Opener, Passes, Place, Read, Reader, Request, Syntax};
+use crate::syntax::{Enter, Opener, Place, Read, Reader, Request, Syntax};
 use crate::tools::JsonTypes;
 
 /// Longest function name or key.
@@ -341,9 +343,9 @@ impl Reader for BraceReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> Passes {
+    fn run(&self) -> Option<Run> {
         let open = matches!(self.state, State::Text(None)) && !self.twice && !self.long;
-        if open && self.shared.quote.is_clear(text) { Passes::text(text) } else { Passes::No }
+        if open { Run::raw(&self.shared.quote, Trim::Nothing) } else { None }
     }
 
     fn finish(&mut self, stopped: bool, _request: &Request, out: &mut Emitter) -> Option<String> {

@@ -77,7 +77,6 @@ impl Emitter {
     }
 
     /// The layout that may end the current text.
-    #[inline]
     fn tail_trim(&self) -> Trim {
         match self.channel {
             // Behind a call, white space alone says nothing: it waits for what follows.
@@ -87,18 +86,14 @@ impl Emitter {
         }
     }
 
-    /// True if `text` may go out as it is: nothing withheld, nothing to trim.
-    #[inline]
-    pub fn can_pass(&self, text: &str) -> bool {
-        if !self.pending.is_empty() || self.lead != Trim::Nothing || self.started > 0 || self.prose.is_some() {
-            return false;
-        }
-        let trim = self.tail_trim();
-        trim == Trim::Nothing || text.chars().next_back().is_some_and(|c| !trim.has(c))
+    /// If text may go out as it is, because nothing is withheld and nothing waits to go out before it: with which layout it may
+    /// not end.
+    pub(crate) fn text_passes(&self) -> Option<Trim> {
+        let held = !self.pending.is_empty() || self.lead != Trim::Nothing || self.prose.is_some();
+        (!held && self.started == 0 && self.events.is_empty()).then(|| self.tail_trim())
     }
 
     /// The call whose arguments may go out as they are: one is open, and nothing waits to go out before them.
-    #[inline]
     pub(crate) fn args_pass(&self) -> Option<u32> {
         (self.open && self.events.is_empty()).then(|| self.started.saturating_sub(1))
     }

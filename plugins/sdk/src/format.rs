@@ -7,6 +7,7 @@ use crate::config::ParserConfig;
 use crate::describe::{Descriptor, Features, Hint, OPTIONS_SCHEMA};
 use crate::emit::{AfterCalls, Layout};
 use crate::grammar::{self, Constraint, GrammarInput};
+use crate::parser::Parser;
 use crate::stream::{Machine, TextFormat, TextMachine};
 use crate::syntax::{Place, Syntax};
 use crate::think::Think;
@@ -243,7 +244,11 @@ impl Plugin {
     }
 
     /// A parser for one message. An unknown format name passes everything through as content, with a note.
-    pub fn parser(&self, config: &ParserConfig, tools: Option<Arc<ToolSet>>) -> Box<dyn Machine> {
+    pub fn parser(&self, config: &ParserConfig, tools: Option<Arc<ToolSet>>) -> Parser {
+        Parser::new(self.machine(config, tools))
+    }
+
+    fn machine(&self, config: &ParserConfig, tools: Option<Arc<ToolSet>>) -> Box<dyn Machine> {
         let mut notes = Vec::new();
         let after = after_calls(&config.options, &mut notes);
         let tools = tools.unwrap_or_default();

@@ -31,6 +31,12 @@ enum First {
     Many(Box<[bool; 256]>),
 }
 
+/// Up to three bytes, repeated where they are fewer.
+pub(crate) type Stops = [u8; 3];
+
+/// A byte that no text has.
+pub(crate) const NO_STOPS: Stops = [0xff; 3];
+
 /// A set of literals; the leftmost match wins, then the longest.
 #[derive(Clone, Debug)]
 pub struct Markers {
@@ -75,6 +81,17 @@ impl Markers {
             First::Two(a, b) => memchr::memchr2(*a, *b, bytes),
             First::Three(a, b, c) => memchr::memchr3(*a, *b, *c, bytes),
             First::Many(table) => bytes.iter().position(|b| table[usize::from(*b)]),
+        }
+    }
+
+    /// The bytes that a marker can begin with, if they are three at most.
+    pub(crate) fn stops(&self) -> Option<Stops> {
+        match self.first {
+            First::None => Some(NO_STOPS),
+            First::One(a) => Some([a; 3]),
+            First::Two(a, b) => Some([a, b, b]),
+            First::Three(a, b, c) => Some([a, b, c]),
+            First::Many(_) => None,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
 use crate::limit::limit;
 pub use crate::machine::Machine;
+use crate::run::Run;
 use crate::scan::{Hit, Markers, distinct};
 use crate::syntax::{Enter, Place, Read, Reader, Request, Syntax};
 use crate::think::Think;
@@ -331,14 +332,13 @@ impl TextMachine {
         }
     }
 
-    /// True if the delta can go out unchanged: the hot path of plain text.
-    #[inline]
+    /// True if the delta can go out unchanged, in a text whose markers begin with more bytes than a run tells apart.
     fn passes(&self, text: &str) -> bool {
+        let Some(trim) = self.out.text_passes() else { return false };
         self.begun
             && self.reader.is_none()
             && self.held.is_empty()
-            && !text.is_empty()
-            && self.out.can_pass(text)
+            && text.chars().next_back().is_some_and(|c| !trim.has(c))
             && self.format.set(self.out.channel(), self.calls).is_clear(text)
     }
 }
@@ -348,22 +348,29 @@ impl Machine for TextMachine {
         if self.passes(text) {
             return Step::Pass(self.out.channel());
         }
-        if let Some(reader) = self.reader.as_mut().filter(|_| self.held.is_empty() && !text.is_empty())
-            && let Some(index) = self.out.args_pass()
-            && let Some(step) = reader.passes(text).step(index)
-        {
-            return step;
-        }
-        if self.held.is_empty() {
-            let read = self.drive(text, false);
-            self.keep(&text[read..]);
-        } else {
-            let mut input = std::mem::take(&mut self.held);
-            input.push_str(text);
-            let read = self.drive(&input, false);
-            self.keep(&input[read..]);
-        }
+        let joined = (!self.held.is_empty()).then(|| std::mem::take(&mut self.held) + text);
+        let input = joined.as_deref().unwrap_or(text);
+        let read = self.drive(input, false);
+        self.keep(&input[read..]);
         self.out.step()
+    }
+
+    fn run(&self) -> Option<Run> {
+        if !self.held.is_empty() {
+            return None;
+        }
+        match &self.reader {
+            Some(reader) => Some(reader.run()?.of_call(self.out.args_pass()?)),
+            None if self.begun => {
+                let markers = self.format.set(self.out.channel(), self.calls);
+                Run::text(self.out.channel(), Some(markers), self.out.text_passes()?)
+            }
+            None => None,
+        }
+    }
+
+    fn passed(&mut self, text: &str) {
+        self.reader.iter_mut().for_each(|reader| reader.passed(text));
     }
 
     fn held(&self) -> usize {

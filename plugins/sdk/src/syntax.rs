@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::config::{ParserConfig, ToolChoice};
 use crate::emit::Emitter;
-use crate::event::Step;
-use crate::json;
+use crate::run::Run;
 use crate::tools::ToolSet;
 
 /// What engines may know about the request.
@@ -87,46 +86,17 @@ pub trait Syntax: fmt::Debug + Send + Sync {
     fn markers(&self) -> Vec<String>;
 }
 
-/// Whether a delta is the next piece of a call's arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passes {
-    /// No, or more has to be looked at.
-    No,
-    /// As it stands.
-    Same,
-    /// Written as the inside of a JSON string.
-    Escaped,
-}
-
-impl Passes {
-    pub(crate) fn same(passes: bool) -> Passes {
-        if passes { Passes::Same } else { Passes::No }
-    }
-
-    /// How the inside of a string passes that is written in JSON as it is or escaped.
-    pub(crate) fn text(text: &str) -> Passes {
-        if json::plain(text.as_bytes()) == text.len() { Passes::Same } else { Passes::Escaped }
-    }
-
-    /// What a push comes to, if the arguments are those of call `index`.
-    pub(crate) fn step(self, index: u32) -> Option<Step> {
-        match self {
-            Passes::No => None,
-            Passes::Same => Some(Step::Args { index, escaped: false }),
-            Passes::Escaped => Some(Step::Args { index, escaped: true }),
-        }
-    }
-}
-
 /// Reads one block of calls. What it returns depends on the text alone, never on how it was cut.
 pub trait Reader: fmt::Debug {
     /// Reads on. `input` begins with what the last call left unread.
     fn read(&mut self, input: &str, last: bool, request: &Request, out: &mut Emitter) -> Read;
-    /// Reads `text` if all of it is arguments and nothing else comes of it: what most deltas are. If not, nothing has been
-    /// read. Nothing was held back before.
-    fn passes(&mut self, text: &str) -> Passes {
+    /// The run of arguments that the text is in, if nothing is held back; see [`Machine::run`](crate::stream::Machine::run).
+    fn run(&self) -> Option<Run> {
+        None
+    }
+    /// `text` was part of the run, as one delta or several, and has gone out.
+    fn passed(&mut self, text: &str) {
         let _ = text;
-        Passes::No
     }
     /// The message ends inside the block; `stopped` if the model ended it itself. Text returned is content.
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String>;

@@ -4,6 +4,7 @@ use super::JsonCalls;
 use crate::emit::Emitter;
 use crate::json::{self, Checker, Fed};
 use crate::limit::limit;
+use crate::run::Run;
 use crate::syntax::Request;
 
 /// Longest key, name or id.
@@ -94,14 +95,14 @@ impl Object {
         matches!(self.args, Args::Streaming { .. })
     }
 
-    /// True if `text` belongs to the arguments as it stands: it may go out without being fed.
-    pub(crate) fn passes(&self, text: &str) -> bool {
+    /// The run of arguments that the text is in.
+    pub(crate) fn run(&self) -> Option<Run> {
         match &self.state {
-            State::Value(checker) => {
-                self.slot == Slot::Args && self.args == Args::Streaming { done: false } && checker.passes(text)
+            State::Value(checker) if self.slot == Slot::Args && self.args == Args::Streaming { done: false } => {
+                checker.run()
             }
-            State::Bare(checker) => checker.passes(text),
-            _ => false,
+            State::Bare(checker) => checker.run(),
+            _ => None,
         }
     }
 

@@ -7,8 +7,9 @@ use super::{CALL_OPEN, CLOSE, IGNORED, OPEN, Shared};
 use crate::emit::Emitter;
 use crate::json::{Checker, Fed};
 use crate::limit::{keep, limit, window};
+use crate::run::Run;
 use crate::scan::Hit;
-use crate::syntax::{Passes, Read, Reader, Request};
+use crate::syntax::{Read, Reader, Request};
 
 /// Longest header.
 const MAX_HEADER: usize = limit(1024);
@@ -298,16 +299,17 @@ impl Reader for JsonReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> Passes {
-        let passes = match &self.state {
-            State::Object(object) => !self.guess && object.passes(text),
-            State::Args(checker) => !self.guess && checker.passes(text),
-            _ => false,
+    fn run(&self) -> Option<Run> {
+        let run = match &self.state {
+            State::Object(object) if !self.guess => object.run(),
+            State::Args(checker) if !self.guess => checker.run(),
+            _ => None,
         };
-        if passes {
-            self.keep_raw(text);
-        }
-        Passes::same(passes)
+        run.map(|run| run.kept(self.raw.len() < MAX_RAW))
+    }
+
+    fn passed(&mut self, text: &str) {
+        self.keep_raw(text);
     }
 
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {

@@ -2,8 +2,8 @@
 
 use super::{ChannelMachine, Origin, State};
 use crate::json::{Checker, Fed};
+use crate::run::Run;
 use crate::scan::Hit;
-use crate::syntax::Passes;
 
 impl ChannelMachine {
     /// Reads the arguments of a call. An empty body is `{}`.
@@ -59,17 +59,14 @@ impl ChannelMachine {
         State::Ignore
     }
 
-    /// Whether all of `text` is arguments; a reader has then read it.
-    pub(super) fn args_pass(&mut self, text: &str) -> Passes {
-        if !self.held.is_empty() || text.is_empty() {
-            return Passes::No;
-        }
-        match &mut self.state {
-            State::Args(Some(checker)) => Passes::same(checker.passes(text)),
-            State::Calls(reader) if self.origin == Origin::Plain || self.format.body.is_clear(text) => {
-                reader.passes(text)
-            }
-            _ => Passes::No,
-        }
+    /// The run of arguments that the text is in.
+    pub(super) fn args_run(&self) -> Option<Run> {
+        let run = match &self.state {
+            State::Args(Some(checker)) => checker.run(),
+            State::Calls(reader) if self.origin == Origin::Plain => reader.run(),
+            State::Calls(reader) => reader.run()?.up_to(&self.format.body),
+            _ => None,
+        };
+        Some(run?.of_call(self.out.args_pass()?))
     }
 }

@@ -13,6 +13,7 @@ use crate::emit::{AfterCalls, Emitter, Layout};
 use crate::event::{Channel, Step, StopCause, Tail};
 use crate::json::Checker;
 use crate::limit::{limit, window};
+use crate::run::Run;
 use crate::scan::{Hit, Markers, distinct};
 use crate::stream::Machine;
 use crate::syntax::{Read, Reader, Request, Syntax};
@@ -276,15 +277,6 @@ impl ChannelMachine {
         self.state = State::Header;
     }
 
-    #[inline]
-    fn passes(&self, text: &str) -> bool {
-        matches!(self.state, State::Text)
-            && self.held.is_empty()
-            && !text.is_empty()
-            && self.out.can_pass(text)
-            && (self.origin == Origin::Plain || self.format.body.is_clear(text))
-    }
-
     fn feed(&mut self, text: &str) {
         let joined = (!self.held.is_empty()).then(|| std::mem::take(&mut self.held) + text);
         let input = joined.as_deref().unwrap_or(text);
@@ -295,14 +287,6 @@ impl ChannelMachine {
 
 impl Machine for ChannelMachine {
     fn push(&mut self, text: &str) -> Step {
-        if self.passes(text) {
-            return Step::Pass(self.out.channel());
-        }
-        if let Some(index) = self.out.args_pass()
-            && let Some(step) = self.args_pass(text).step(index)
-        {
-            return step;
-        }
         self.feed(text);
         self.out.step()
     }
@@ -314,8 +298,11 @@ impl Machine for ChannelMachine {
         let specials = Arc::clone(&self.specials);
         let pieces = specials.pieces(text, ids);
         self.origin = Origin::Plain;
-        if let [(text, Origin::Plain)] = pieces[..] {
-            return self.push(text);
+        if let [(text, Origin::Plain)] = pieces[..]
+            && let Some(step) = self.run().and_then(|run| run.step(text))
+        {
+            self.passed(text);
+            return step;
         }
         for (text, origin) in pieces {
             self.origin = origin;
@@ -324,6 +311,21 @@ impl Machine for ChannelMachine {
         // What is still held at the end came as text.
         self.origin = Origin::Plain;
         self.out.step()
+    }
+
+    fn run(&self) -> Option<Run> {
+        if !self.held.is_empty() {
+            return None;
+        }
+        let State::Text = self.state else { return self.args_run() };
+        let markers = (self.origin != Origin::Plain).then_some(&self.format.body);
+        Run::text(self.out.channel(), markers, self.out.text_passes()?)
+    }
+
+    fn passed(&mut self, text: &str) {
+        if let State::Calls(reader) = &mut self.state {
+            reader.passed(text);
+        }
     }
 
     fn held(&self) -> usize {

@@ -28,19 +28,27 @@ impl<E: Entry> brief::Guest for Component<E> {
     }
 
     fn push(number: u32, length: u32, w0: u64, w1: u64, w2: u64, w3: u64, w4: u64, w5: u64, w6: u64, w7: u64) -> u64 {
+        let words = [w0, w1, w2, w3, w4, w5, w6, w7];
+        let step = parsers::with(number, |parser| parser.push_words(&words, length as usize), None);
+        if let Some(said) = step.as_ref().and_then(word) {
+            return said;
+        }
         let mut bytes = [0; BYTES];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([w0, w1, w2, w3, w4, w5, w6, w7]) {
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         let length = length as usize;
         // Whole words are checked several bytes at a time; the zeros behind the text are text, too.
         let words = bytes.get(..length.next_multiple_of(8)).and_then(|bytes| std::str::from_utf8(bytes).ok());
-        answer(number, words.and_then(|text| text.get(..length)).unwrap_or_default())
+        let text = words.and_then(|text| text.get(..length)).unwrap_or_default();
+        match step {
+            Some(step) => say(number, step, text),
+            None => answer(number, text),
+        }
     }
 
     fn take(number: u32) -> Vec<t::Event> {
-        let left = parsers::with(number, |parser| std::mem::take(&mut parser.left), Vec::new());
-        left.into_iter().map(event).collect()
+        parsers::take(number).into_iter().map(event).collect()
     }
 }
 
@@ -63,27 +71,41 @@ impl<E: Entry> answers::Guest for Component<E> {
 
 /// Pushes `text` to a parser.
 fn answer(number: u32, text: &str) -> u64 {
-    let push = |parser: &mut parsers::Parser| match parser.machine.push(text) {
+    say(number, parsers::with(number, |parser| parser.push(text), Step::Hold), text)
+}
+
+/// Says what the push of `text` came to.
+fn say(number: u32, step: Step, text: &str) -> u64 {
+    match (word(&step), step) {
+        (Some(word), _) => word,
+        (None, Step::Events(events)) => tell(number, events, text),
+        (None, Step::Args { index, escaped }) => tell(number, vec![Step::args(text, index, escaped)], text),
+        (None, Step::Hold | Step::Pass(_)) => HOLD,
+    }
+}
+
+/// The word for a step, if there is one.
+#[inline]
+fn word(step: &Step) -> Option<u64> {
+    Some(match step {
         Step::Hold => HOLD,
         Step::Pass(Channel::Content) => SAME + CONTENT,
         Step::Pass(Channel::Reasoning) => SAME + REASONING,
         Step::Args { escaped: false, .. } => SAME + ARGUMENTS,
         Step::Args { .. } if MAY_ESCAPE.get() => ESCAPED,
-        Step::Args { index, escaped } => tell(parser, vec![Step::args(text, index, escaped)], text),
-        Step::Events(events) => tell(parser, events, text),
-    };
-    parsers::with(number, push, HOLD)
+        Step::Args { .. } | Step::Events(_) => return None,
+    })
 }
 
 /// Says `events` in the answer if that is possible, and leaves them to be taken if not.
-fn tell(parser: &mut parsers::Parser, events: Vec<Event>, text: &str) -> u64 {
+fn tell(number: u32, events: Vec<Event>, text: &str) -> u64 {
     match short(&events, text) {
         Some(answer) => {
             spare::give(events);
             answer
         }
         None => {
-            parser.left = events;
+            parsers::leave(number, events);
             LEFT
         }
     }

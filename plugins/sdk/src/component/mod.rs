@@ -61,7 +61,7 @@ impl<E> Drop for Stream<E> {
 
 impl<E> Stream<E> {
     fn push(&self, text: &str) -> t::Step {
-        step(parsers::with(self.number, |parser| parser.machine.push(text), native::Step::Hold), text)
+        step(parsers::with(self.number, |parser| parser.push(text), native::Step::Hold), text)
     }
 }
 
@@ -83,8 +83,8 @@ impl parse::GuestToolset for Toolset {
 impl<E: Entry> parse::GuestParser for Stream<E> {
     fn new(config: parse::ParserConfig, tools: Option<parse::ToolsetBorrow<'_>>) -> Self {
         let tools = tools.map(|t| Arc::clone(&t.get::<Toolset>().0));
-        let machine = plugin::<E>().parser(&native_config(config), tools);
-        Stream { number: parsers::add(machine), entry: PhantomData }
+        let parser = plugin::<E>().parser(&native_config(config), tools);
+        Stream { number: parsers::add(parser), entry: PhantomData }
     }
 
     fn push(&self, text: String) -> t::Step {
@@ -92,7 +92,7 @@ impl<E: Entry> parse::GuestParser for Stream<E> {
     }
 
     fn push_tokens(&self, text: String, ids: Vec<u32>) -> t::Step {
-        step(parsers::with(self.number, |parser| parser.machine.push_tokens(&text, &ids), native::Step::Hold), &text)
+        step(parsers::with(self.number, |parser| parser.push_tokens(&text, &ids), native::Step::Hold), &text)
     }
 
     fn finish(parser: parse::Parser, cause: t::StopCause) -> t::Tail {
@@ -103,10 +103,10 @@ impl<E: Entry> parse::GuestParser for Stream<E> {
             t::StopCause::Length => native::StopCause::Length,
             t::StopCause::Aborted => native::StopCause::Aborted,
         };
-        let Some(mut machine) = parsers::remove(stream.number) else {
+        let Some(mut parser) = parsers::remove(stream.number) else {
             return t::Tail { events: Vec::new(), finish: None };
         };
-        let tail = machine.finish(&cause);
+        let tail = parser.finish(&cause);
         t::Tail { events: tail.events.into_iter().map(event).collect(), finish: tail.finish.map(finish_reason) }
     }
 }

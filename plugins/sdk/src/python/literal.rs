@@ -3,6 +3,7 @@
 use super::text::{Text, Took};
 use crate::json::Fed;
 use crate::limit::limit;
+use crate::run::Run;
 
 /// How deep literals may nest.
 const MAX_DEPTH: usize = 128;
@@ -72,11 +73,11 @@ enum Did {
 }
 
 impl Transcoder {
-    /// True if `text` is the inside of the string being read and means the same in JSON: it may go out without being fed.
-    pub(super) fn passes(&self, text: &str) -> bool {
+    /// The inside of the string being read, as far as it means the same in JSON.
+    pub(super) fn run(&self) -> Option<Run> {
         match &self.state {
-            State::Text { text: literal, role: Role::Value | Role::Key } => literal.passes(text),
-            _ => false,
+            State::Text { text: literal, role: Role::Value | Role::Key } => literal.run(),
+            _ => None,
         }
     }
 
@@ -356,6 +357,10 @@ mod tests {
         }
     }
 
+    fn passes(run: Option<Run>, text: &str) -> bool {
+        run.and_then(|run| run.step(text)).is_some()
+    }
+
     #[test]
     fn what_passes_is_what_feeding_gives() {
         let text = "{'k\\'y': ['more than a block \"of\" \u{e9}, {}[]', r'\\d', \"\"\"a\"b\"\"\"], 'a': {'s'}}";
@@ -364,7 +369,7 @@ mod tests {
             let mut transcoder = Transcoder::default();
             assert_eq!(transcoder.feed(&text[..start], &mut String::new()), Fed::More);
             let ends = text[start..].char_indices().map(|(n, c)| start + n + c.len_utf8());
-            for piece in ends.map(|end| &text[start..end]).filter(|piece| transcoder.passes(piece)) {
+            for piece in ends.map(|end| &text[start..end]).filter(|piece| passes(transcoder.run(), piece)) {
                 let (mut fed, mut out) = (transcoder.clone(), String::new());
                 assert_eq!((fed.feed(piece, &mut out), out.as_str()), (Fed::More, piece));
                 assert_eq!(format!("{fed:?}"), format!("{transcoder:?}"), "{piece:?}");

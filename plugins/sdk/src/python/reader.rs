@@ -10,8 +10,9 @@ use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::{self, Fed};
 use crate::limit::{limit, window};
+use crate::run::Run;
 use crate::scan::Hit;
-use crate::syntax::{Passes, Read, Reader, Request};
+use crate::syntax::{Read, Reader, Request};
 
 /// Longest function name or keyword.
 const MAX_WORD: usize = limit(256);
@@ -270,8 +271,11 @@ impl Reader for PythonReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> Passes {
-        Passes::same(matches!(&self.state, State::Value(transcoder, false) if transcoder.passes(text)))
+    fn run(&self) -> Option<Run> {
+        match &self.state {
+            State::Value(transcoder, false) => transcoder.run(),
+            _ => None,
+        }
     }
 
     fn finish(&mut self, stopped: bool, _request: &Request, out: &mut Emitter) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Python string literals, character by character, to the inside of a JSON string.
 
 use crate::json;
+use crate::run::{Escapes, Run};
 
 /// Where in a string literal the text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,18 +62,10 @@ impl Text {
         memchr::memchr(self.quote as u8, &rest.as_bytes()[..run]).unwrap_or(run)
     }
 
-    /// True if all of `text` is inside the string, cuts no escape and is written the same in JSON.
-    pub(super) fn passes(&self, text: &str) -> bool {
-        let mut rest = text;
-        self.state == State::Body
-            && loop {
-                let run = self.plain(rest);
-                match &rest.as_bytes()[run..] {
-                    [] => break true,
-                    [b'\\', b'n' | b'r' | b't' | b'\\' | b'"', ..] if !self.raw => rest = &rest[run + 2..],
-                    _ => break false,
-                }
-            }
+    /// The inside of the string, as far as it is written the same in JSON.
+    pub(super) fn run(&self) -> Option<Run> {
+        let escapes = if self.raw { Escapes::None } else { Escapes::Python };
+        (self.state == State::Body).then(|| Run::literal(escapes, self.quote as u8))
     }
 
     /// Reads a character; what it means is appended to `out`, escaped for JSON.

@@ -11,8 +11,9 @@ use crate::calls::{JsonCalls, Object, Outcome};
 use crate::emit::Emitter;
 use crate::json::Checker;
 use crate::limit::{keep, limit};
+use crate::run::Run;
 use crate::scan::{Hit, Markers};
-use crate::syntax::{Passes, Read, Reader, Request};
+use crate::syntax::{Read, Reader, Request};
 
 /// How JSON objects inside a block name their parts.
 static OBJECT: JsonCalls = JsonCalls { nested: true, ..JsonCalls::BASE };
@@ -355,14 +356,15 @@ impl Reader for TagReader {
         Read::More(at)
     }
 
-    fn passes(&mut self, text: &str) -> Passes {
-        let State::Value(value) = &self.state else { return Passes::No };
+    fn run(&self) -> Option<Run> {
+        let State::Value(value) = &self.state else { return None };
+        let trim = value.passes().filter(|_| self.cdata == Cdata::No)?;
         let closers = self.leaf.as_ref().unwrap_or(&self.shared.closers);
-        if self.cdata != Cdata::No || !value.passes(text) || !closers.is_clear(text) {
-            return Passes::No;
-        }
+        Run::raw(closers, trim).map(|run| run.kept(self.raw.len() < MAX_RAW))
+    }
+
+    fn passed(&mut self, text: &str) {
         self.keep_raw(text);
-        Passes::text(text)
     }
 
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {

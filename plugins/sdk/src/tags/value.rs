@@ -4,6 +4,7 @@ use super::ValueTrim;
 use crate::coerce;
 use crate::emit::Emitter;
 use crate::json::{self, Checker, Fed};
+use crate::layout::Trim;
 use crate::limit::limit;
 use crate::tools::JsonTypes;
 
@@ -66,14 +67,14 @@ impl Value {
         value
     }
 
-    /// True if all of `text` belongs to a string and goes out at once: it need not be fed.
-    pub(super) fn passes(&self, text: &str) -> bool {
-        let ends_well = match self.trim {
-            ValueTrim::Nothing => true,
-            ValueTrim::OneNewline => !text.ends_with('\n'),
-            ValueTrim::Whitespace => !text.ends_with(char::is_whitespace),
+    /// If text goes out at once, because it belongs to a string: with which layout it may not end.
+    pub(super) fn passes(&self) -> Option<Trim> {
+        let trim = match self.trim {
+            ValueTrim::Nothing => Trim::Nothing,
+            ValueTrim::OneNewline => Trim::Newlines,
+            ValueTrim::Whitespace => Trim::Whitespace,
         };
-        self.kind == Kind::Text && !self.lead && !self.bad && self.tail.is_empty() && ends_well
+        (self.kind == Kind::Text && !self.lead && !self.bad && self.tail.is_empty()).then_some(trim)
     }
 
     /// The next piece.
