@@ -10,6 +10,10 @@ use crate::cpu::cells::{Cell, TILE};
 use crate::cpu::linear::Column;
 use crate::cpu::linear::nvfp4::{PanelCell, Scales, Tile};
 
+/// Bytes between what is multiplied and what is asked for meanwhile. The processor fetches ahead by itself, but begins anew in each
+/// page of 4 KiB, and few tokens leave no time to wait for that.
+pub(super) const AHEAD: usize = 4096;
+
 /// A result of eight rows and of the other eight, for `M` tokens.
 pub(super) type Both<V, const M: usize> = [[V; 2]; M];
 
@@ -31,7 +35,9 @@ fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Colum
     let groups = tile.codes.as_chunks::<4>().0.iter().zip(tile.scales);
     for ((lines, scales), cells) in groups.zip(cells.as_chunks::<M>().0) {
         let mut sums = first_sums::<M, 12>(cells);
+        prefetch(scales, AHEAD * size_of::<Scales>() / size_of_val(lines));
         for (p, line) in lines.iter().enumerate() {
+            prefetch(line, AHEAD);
             let [low, high] = decode(line);
             add_products(&mut sums, low, cells, p);
             add_products(&mut sums, high, cells, p + 4);
@@ -41,30 +47,37 @@ fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Colum
     store(&acc, tile.global, out);
 }
 
+/// Asks for the cache line that lies `ahead` bytes behind the beginning of `from`, if there is one.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn prefetch<T>(from: &T, ahead: usize) {
+    _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast::<i8>().wrapping_add(ahead));
+}
+
 /// Decodes a tile and multiplies it with any number of tokens.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn nvfp4_panel(tile: Tile<'_>, panel: &mut [PanelCell], cells: &[Cell], out: &mut [Column]) {
+    // The next tile's codes come from memory while this one is multiplied: asked for here, they would be too many at once.
     for ((lines, scales), to) in tile.codes.as_chunks::<4>().0.iter().zip(tile.scales).zip(&mut *panel) {
         for (p, line) in lines.iter().enumerate() {
-            // The next tile comes from memory while this one is multiplied.
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(size_of_val(tile.codes)));
             let [low, high] = decode(line);
             store_pair(&mut to.weights[p], low);
             store_pair(&mut to.weights[p + 4], high);
         }
+        prefetch(scales, size_of_val(tile.scales));
         let scales = decode_scales(scales);
         for (to, scales) in to.scales.iter_mut().zip(scales) {
             // SAFETY: sixteen 16-bit numbers are 32 bytes.
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), scales) };
         }
     }
-    multiply_panel::<12, 0>(panel, tile.global, std::ptr::null(), cells, out);
+    multiply_panel::<12, 2>(panel, tile.global, tile.codes.as_ptr_range().end, cells, out);
 }
 
-/// Multiplies weights that are `BIAS` too large with any number of tokens. Meanwhile `next` comes from memory, `AHEAD` lines a cell.
+/// Multiplies weights that are `BIAS` too large with any number of tokens. Meanwhile `next` comes from memory, `NEXT` lines a cell.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn multiply_panel<const BIAS: u8, const AHEAD: usize>(
+pub(super) fn multiply_panel<const BIAS: u8, const NEXT: usize>(
     panel: &[PanelCell],
     factor: f32,
     next: *const [u8; 64],
@@ -72,20 +85,21 @@ pub(super) fn multiply_panel<const BIAS: u8, const AHEAD: usize>(
     out: &mut [Column],
 ) {
     for (i, (cells, out)) in cells.chunks(panel.len() * TILE).zip(out.chunks_mut(TILE)).enumerate() {
-        // Four token tiles with two lines a cell see all of the next tile; the others see it again, which costs next to nothing.
-        let next = next.wrapping_add(i % 4 * panel.len() * AHEAD);
+        // Four token tiles ask for eight lines a cell: int8's next tile, NVFP4's next two. The others ask again, which costs next to
+        // nothing.
+        let next = next.wrapping_add(i % 4 * panel.len() * NEXT);
         match out.len() {
-            1 => panel_tokens::<1, BIAS, AHEAD>(panel, factor, next, cells, out),
-            2 => panel_tokens::<2, BIAS, AHEAD>(panel, factor, next, cells, out),
-            3 => panel_tokens::<3, BIAS, AHEAD>(panel, factor, next, cells, out),
-            _ => panel_tokens::<4, BIAS, AHEAD>(panel, factor, next, cells, out),
+            1 => panel_tokens::<1, BIAS, NEXT>(panel, factor, next, cells, out),
+            2 => panel_tokens::<2, BIAS, NEXT>(panel, factor, next, cells, out),
+            3 => panel_tokens::<3, BIAS, NEXT>(panel, factor, next, cells, out),
+            _ => panel_tokens::<4, BIAS, NEXT>(panel, factor, next, cells, out),
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn panel_tokens<const M: usize, const BIAS: u8, const AHEAD: usize>(
+fn panel_tokens<const M: usize, const BIAS: u8, const NEXT: usize>(
     panel: &[PanelCell],
     factor: f32,
     next: *const [u8; 64],
@@ -94,8 +108,8 @@ fn panel_tokens<const M: usize, const BIAS: u8, const AHEAD: usize>(
 ) {
     let mut acc = [[_mm256_setzero_ps(); 2]; M];
     for (c, (block, cells)) in panel.iter().zip(cells.as_chunks::<M>().0).enumerate() {
-        for line in 0..AHEAD {
-            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(c * AHEAD + line).cast());
+        for line in 0..NEXT {
+            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(c * NEXT + line).cast());
         }
         let mut sums = first_sums::<M, BIAS>(cells);
         for (g, weights) in block.weights.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::avx2::{broadcast, load_pair, pin, store};
+use super::avx2::{AHEAD, broadcast, load_pair, pin, prefetch, store};
 use crate::cpu::cells::{Cell, TILE};
 use crate::cpu::linear::{Column, ROWS};
 
@@ -30,6 +30,7 @@ fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cel
     for ((lines, scales), cells) in weights.as_chunks::<8>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
         let mut dots = [[_mm256_setzero_si256(); 2]; M];
         for (g, line) in lines.iter().enumerate() {
+            prefetch(line, AHEAD);
             let w = load_pair(line.as_chunks().0);
             let magnitude = [_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])];
             for t in 0..M {
