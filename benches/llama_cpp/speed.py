@@ -1,4 +1,5 @@
-"""llama.cpp's half of `cargo xtask bench`: the same requests, the same lines of JSON. Arguments: file.gguf, threads."""
+"""llama.cpp's half of `cargo xtask bench`: the same requests, the same lines of JSON. Arguments: file.gguf, threads,
+and a number of sequences or `prefill`."""
 
 import json
 import os
@@ -46,26 +47,27 @@ def server(gguf, threads, parallel, port):
 
 
 def main():
-    gguf, threads, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    gguf, threads, what = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    batch = 1 if what == "prefill" else int(what)
     began = time.time()
     engine = server(gguf, threads, batch, 18100 + batch)  # ends when nobody holds it
     address = engine.listening_address
-    if batch == 1:
-        print(json.dumps({"what": "load", "seconds": round(time.time() - began, 3)}), flush=True)
+    print(json.dumps({"what": "load", "seconds": round(time.time() - began, 3)}), flush=True)
     post(address, 0, PROMPT, 4)
     began, used = time.time(), cpu()
-    clients = [threading.Thread(target=post, args=(address, i, PROMPT, TOKENS)) for i in range(batch)]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    report("decode", batch, batch * TOKENS, began, used)
-    if batch == 1:
-        began, used = time.time(), cpu()
+    if what == "prefill":
         post(address, 7, PREFILL, 1)
+        print(json.dumps({"what": "first token", "seconds": round(time.time() - began, 3)}), flush=True)
         report("prefill", 1, PREFILL, began, used)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"what": "memory", "megabytes": round(peak)}), flush=True)
+    else:
+        clients = [threading.Thread(target=post, args=(address, i, PROMPT, TOKENS)) for i in range(batch)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        report("decode", batch, batch * TOKENS, began, used)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"what": "memory", "megabytes": round(peak)}), flush=True)
     os._exit(0)  # the server's threads do not end by themselves
 
 

@@ -30,8 +30,9 @@ usage: cargo xtask COMMAND
   python-plugin  build the example plugin in Python to target/examples/py-example.wasm
   formats      write plugins/FORMATS.md from what the plugins describe
   demo-model   fetch SmolLM2-135M-Instruct and import it to models/
-  bench        our engine and llama.cpp on the same weights, side by side
+  bench        our engine and llama.cpp on the same weights, by turns
                  --threads N   compute threads of both (default 1)
+                 --rounds N    times that every figure is taken (default 5)
   kernels      compile the CUDA kernels for every GPU (fetches nvcc from PyPI) and check registers, spills and FP4 instructions
                  --write    renew the tables in docs/cuda-kernels.md
   mutate       plant bugs in the CUDA kernels; some check has to see each
@@ -71,8 +72,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("python-plugin", []) => python::plugin(&workspace),
         ("formats", []) => plugins::list_formats(&workspace),
         ("demo-model", []) => demo_model::ensure(&workspace),
-        ("bench", []) => bench::bench(&workspace, 1),
-        ("bench", [flag, threads]) if flag == "--threads" => bench::bench(&workspace, threads.parse()?),
+        ("bench", options) => bench::bench(&workspace, &bench::Plan::parse(options)?),
         ("kernels", []) => kernels::build(&workspace, false),
         ("kernels", [flag]) if flag == "--write" => kernels::build(&workspace, true),
         ("mutate", []) => emulate(&workspace, &["mutate"]),

@@ -5,6 +5,7 @@
 //! What is a number of sequences that generate together, or `prefill`; without any, all that the table in `docs/cpu.md` has.
 //! Prints one JSON object a line; `benches/llama_cpp/speed.py` prints the same ones for llama.cpp. Speeds are per second of
 //! wall time and per second of CPU time of the whole process; on a machine that does other work, only the latter means much.
+//! At the end comes what a thread of this machine reads a second, and what the weights take: what bounds a single sequence.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sluicegate_backend::api::{Event, GenerateRequest, Sampling};
 use sluicegate_backend::engine::{Config, Engine, Generation, Workers};
 use sluicegate_backend::run::{CpuRunOptions, open_cpu};
+use sluicegate_benches::bandwidth;
 
 /// Tokens of each generation, and of its prompt.
 const TOKENS: u32 = 48;
@@ -45,6 +47,7 @@ fn main() -> Result<()> {
     let options = CpuRunOptions { threads, ..CpuRunOptions::default() };
     let runner = open_cpu(Path::new(&model), &options)?;
     println!(r#"{{"what": "load", "seconds": {:.3}}}"#, watch.seconds().0);
+    let weights = runner.device().weight_bytes();
     let config = Config { enable_prefix_caching: false, stream_tokens: 128, ..Config::default() };
     let engine = Engine::start(Workers::Both(Box::new(runner)), &config)?;
     finish(engine.submit(request(0, PROMPT, 4))?)?;
@@ -52,7 +55,9 @@ fn main() -> Result<()> {
         let watch = Watch::start();
         if what == "prefill" {
             finish(engine.submit(request(7, PREFILL, 1))?)?;
-            print("prefill", 1, f64::from(PREFILL), watch.seconds());
+            let seconds = watch.seconds();
+            println!(r#"{{"what": "first token", "seconds": {:.3}}}"#, seconds.0);
+            print("prefill", 1, f64::from(PREFILL), seconds);
             continue;
         }
         let batch = what.parse().with_context(|| format!("{what} is neither a number of sequences nor prefill"))?;
@@ -62,6 +67,8 @@ fn main() -> Result<()> {
         print("decode", batch, f64::from(batch * TOKENS), watch.seconds());
     }
     println!(r#"{{"what": "memory", "megabytes": {:.0}}}"#, peak_megabytes()?);
+    let (rate, megabytes) = (bandwidth::of_bytes(weights)? / 1e9, weights as f64 / 1e6);
+    println!(r#"{{"what": "bandwidth", "gigabytes_per_second": {rate:.2}, "weights_megabytes": {megabytes:.1}}}"#);
     Ok(())
 }
 

@@ -45,12 +45,14 @@ unsafe impl Sync for Slab {}
 pub(crate) struct Arena {
     /// The present slab, what is taken of it, and its size.
     slab: Option<(Arc<Slab>, usize, usize)>,
+    bytes: usize,
 }
 
 impl Arena {
     /// `len` zeros, rounded up to whole lines.
     pub(crate) fn zeros(&mut self, len: usize) -> Lines {
         let len = len.next_multiple_of(LINE);
+        self.bytes += len;
         if self.slab.as_ref().is_none_or(|(_, taken, size)| size - taken < len) {
             self.slab = map(len.max(SLAB));
         }
@@ -62,6 +64,11 @@ impl Arena {
             }
             None => Lines::zeros(len),
         }
+    }
+
+    /// Bytes that were given out.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -157,6 +157,12 @@ impl Cpu {
         })
     }
 
+    /// Bytes of all linears' weights and scales as they lie in memory: what a step of a dense model reads.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
     /// The buffer behind a view, and the range of its columns.
     fn view(acts: &[ActMemory], act: Act) -> (&ActMemory, std::ops::Range<usize>) {
         (&acts[act.id as usize], act.from as usize..(act.from + act.width) as usize)
