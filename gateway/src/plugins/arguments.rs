@@ -95,6 +95,16 @@ impl Arguments {
         }
     }
 
+    /// Reads a piece that is the inside of a JSON string.
+    #[inline]
+    pub(super) fn push_escaped(&mut self, piece: &str) {
+        if self.state == State::Text {
+            self.read += piece.len();
+        } else {
+            self.read_on(piece.as_bytes());
+        }
+    }
+
     fn read_on(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !matches!(self.state, State::NoObject | State::Broken) {

@@ -20,15 +20,40 @@ pub(super) fn escaped(text: &str) -> String {
     }
 }
 
-/// How many bytes stand before the first that a JSON string cannot hold as it is. In blocks without branches, which compilers
-/// turn into vector code.
+/// How many bytes stand before the first that a JSON string cannot hold as it is: whole blocks without branches, which compilers
+/// turn into vector code, then words.
 #[inline]
 pub(super) fn plain(bytes: &[u8]) -> usize {
-    let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    let (blocks, _) = bytes.as_chunks::<16>();
-    let clear =
-        blocks.iter().take_while(|block| !block.iter().fold(false, |any, byte| any | special(byte))).count() * 16;
-    bytes[clear..].iter().position(special).map_or(bytes.len(), |at| clear + at)
+    let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let mut at = 0;
+    for block in blocks {
+        if block.iter().fold(false, |any, byte| any | is_special(byte)) {
+            break;
+        }
+        at += block.len();
+    }
+    let (words, rest) = bytes[at..].as_chunks();
+    for word in words {
+        let found = special(u64::from_le_bytes(*word));
+        if found < 8 {
+            return at + found;
+        }
+        at += word.len();
+    }
+    // No text has the bytes behind it.
+    let word = rest.iter().rev().fold(u64::MAX, |word, byte| word << 8 | u64::from(*byte));
+    at + special(word).min(rest.len())
+}
+
+/// Where in a word the first byte is that a JSON string cannot hold; 8 if there is none. A byte minus one borrows from its high
+/// bit only if it was zero; what is borrowed from later bytes comes behind the first.
+#[inline]
+fn special(word: u64) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
+    let has = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, 0x20) | has(b'"') | has(b'\\')).trailing_zeros() as usize / 8
 }
 
 #[cfg(test)]
@@ -44,6 +69,14 @@ mod tests {
                 let back: String = serde_json::from_str(&format!("\"{}\"", escaped(&text))).unwrap();
                 prop_assert_eq!(back, text);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_ends_at_the_first_special(text in "(\\PC{0,50}|[a\u{e9}\\x7f]{0,70})[\\x00-\\x22\\\\a]{0,9}") {
+            let first = text.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+            prop_assert_eq!(plain(text.as_bytes()), first.unwrap_or(text.len()));
         }
     }
 

@@ -78,16 +78,16 @@ impl Ledger {
         match answer {
             Answer::Step(step) => self.step(step, text),
             Answer::Brief(Brief::Hold) | Answer::Opened | Answer::Tail(_) => Ok(Events::new()),
-            Answer::Brief(Brief::Same(place)) => self.text(place, text),
-            Answer::Brief(Brief::Escaped) => self.text(Place::Arguments, &escaped(text)),
-            Answer::Brief(Brief::Text(place, short)) => self.text(place, short.as_str()),
+            Answer::Brief(Brief::Same(place)) => self.text(place, text, Arguments::push),
+            Answer::Brief(Brief::Escaped) => self.text(Place::Arguments, &escaped(text), Arguments::push_escaped),
+            Answer::Brief(Brief::Text(place, short)) => self.text(place, short.as_str(), Arguments::push),
             Answer::Brief(Brief::Events(given)) => self.events(given),
         }
     }
 
-    /// Takes one text: what nearly every answer is.
+    /// Takes one text: what nearly every answer is. `check` reads it if it is arguments.
     #[inline]
-    fn text(&mut self, place: Place, text: &str) -> Result<Events, String> {
+    fn text(&mut self, place: Place, text: &str, check: fn(&mut Arguments, &str)) -> Result<Events, String> {
         self.book(text.len())?;
         (place as u8, text).hash(&mut self.digest);
         if text.is_empty() {
@@ -100,7 +100,7 @@ impl Ledger {
             Place::Arguments => {
                 let index = self.next_call.saturating_sub(1);
                 let delta = text();
-                self.arguments(index, &delta)?;
+                self.arguments(index, &delta, check)?;
                 Event::ToolArgs { index, delta }
             }
         };
@@ -110,8 +110,8 @@ impl Ledger {
     fn step(&mut self, step: wit::Step, text: &str) -> Result<Events, String> {
         match step {
             wit::Step::Hold => Ok(Events::new()),
-            wit::Step::Pass(wit::Channel::Content) => self.text(Place::Content, text),
-            wit::Step::Pass(wit::Channel::Reasoning) => self.text(Place::Reasoning, text),
+            wit::Step::Pass(wit::Channel::Content) => self.text(Place::Content, text, Arguments::push),
+            wit::Step::Pass(wit::Channel::Reasoning) => self.text(Place::Reasoning, text, Arguments::push),
             wit::Step::Events(given) => self.events(given),
         }
     }
@@ -151,12 +151,12 @@ impl Ledger {
 
     /// Books a piece of a call's arguments.
     #[inline]
-    fn arguments(&mut self, index: u32, delta: &str) -> Result<(), String> {
+    fn arguments(&mut self, index: u32, delta: &str, check: fn(&mut Arguments, &str)) -> Result<(), String> {
         let mut open = self.current.iter_mut().chain(&mut self.earlier);
         let Some(call) = open.find(|call| call.index == index) else {
             return Err(format!("tool-args for call {index}, which is not open"));
         };
-        call.arguments.push(delta);
+        check(&mut call.arguments, delta);
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Ledger {
                 let call = Call { index: *index, arguments: Arguments::default() };
                 self.earlier.extend(self.current.replace(call));
             }
-            Event::ToolArgs { index, delta } => self.arguments(*index, delta)?,
+            Event::ToolArgs { index, delta } => self.arguments(*index, delta, Arguments::push)?,
             Event::ToolEnd { index } => {
                 let Some(call) = self.close(*index) else {
                     return Err(format!("tool-end for call {index}, which is not open"));
