@@ -22,6 +22,8 @@ pub trait Machine: fmt::Debug {
     fn passed(&mut self, text: &str) {
         let _ = text;
     }
+    /// What passed ended within an escape of a string: its backslash has gone out.
+    fn cut(&mut self) {}
     /// Bytes of text that are held back, to be read again with the next delta. Bounded, so that work is linear.
     fn held(&self) -> usize;
     /// Ends the message.

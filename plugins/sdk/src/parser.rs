@@ -33,7 +33,7 @@ impl Parser {
     /// Reads a delta.
     #[inline]
     pub fn push(&mut self, text: &str) -> Step {
-        if let Some(run) = &self.run
+        if let Some(run) = &mut self.run
             && let Some(step) = run.step(text)
         {
             if run.is_kept() {
@@ -52,8 +52,7 @@ impl Parser {
         let step = run.step_words(words, length)?;
         if run.is_kept() {
             if usize::from(self.used) + BYTES > PASSED {
-                self.tell("");
-                self.run = self.machine.run();
+                self.make_room("");
             }
             let used = usize::from(self.used);
             // Whole words: no copy of theirs leaves the guest.
@@ -73,7 +72,7 @@ impl Parser {
 
     #[inline(never)]
     fn ask(&mut self, text: &str, ids: &[u32]) -> Step {
-        self.tell("");
+        self.settle();
         let step = if ids.is_empty() { self.machine.push(text) } else { self.machine.push_tokens(text, ids) };
         self.run = self.machine.run();
         step
@@ -87,16 +86,19 @@ impl Parser {
                 place.copy_from_slice(text.as_bytes());
                 self.used += text.len() as u8;
             }
-            None => {
-                self.tell(text);
-                // It may have heard enough.
-                self.run = self.machine.run();
-            }
+            None => self.make_room(text),
+        }
+    }
+
+    /// Makes the machine know all that has passed.
+    fn settle(&mut self) {
+        self.tell("");
+        if self.run.take().is_some_and(|run| run.is_cut()) {
+            self.machine.cut();
         }
     }
 
     /// Tells the machine what has passed, and `text` behind it.
-    #[inline(never)]
     fn tell(&mut self, text: &str) {
         let passed = &self.passed[..usize::from(std::mem::take(&mut self.used))];
         for piece in [std::str::from_utf8(passed).unwrap_or_default(), text] {
@@ -106,6 +108,13 @@ impl Parser {
         }
     }
 
+    #[inline(never)]
+    fn make_room(&mut self, text: &str) {
+        self.tell(text);
+        // The machine may have heard enough.
+        self.run = self.run.and_then(|run| Some(self.machine.run()?.behind(&run)));
+    }
+
     /// Bytes of text that are held back, to be read again with the next delta. Bounded, so that work is linear.
     pub fn held(&self) -> usize {
         self.machine.held()
@@ -113,8 +122,7 @@ impl Parser {
 
     /// Ends the message.
     pub fn finish(&mut self, cause: &StopCause) -> Tail {
-        self.tell("");
-        self.run = None;
+        self.settle();
         self.machine.finish(cause)
     }
 }

@@ -48,13 +48,15 @@ pub struct Run {
     trim: Trim,
     /// The machine wants to be told what has passed.
     kept: bool,
+    /// What has passed ends within an escape.
+    cut: bool,
     /// The call whose arguments these are.
     index: u32,
 }
 
 impl Run {
     fn new(goes: Goes, stops: Stops, trim: Trim) -> Run {
-        Run { goes, stops, trim, kept: false, index: 0 }
+        Run { goes, stops, trim, kept: false, cut: false, index: 0 }
     }
 
     /// Text of a channel, up to where one of `markers` may begin. None if they can begin with too many bytes.
@@ -107,9 +109,19 @@ impl Run {
         self.kept
     }
 
+    /// What has passed ends within an escape: the machine has to know it before it is asked.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The run goes on where `before` was.
+    pub(crate) fn behind(self, before: &Run) -> Run {
+        Run { cut: before.cut, ..self }
+    }
+
     /// What the push of `text` comes to, if it is part of the run.
     #[inline]
-    pub(crate) fn step(&self, text: &str) -> Option<Step> {
+    pub(crate) fn step(&mut self, text: &str) -> Option<Step> {
         if text.is_empty() || self.trim != Trim::Nothing && text.ends_with(|c| self.trim.has(c)) {
             return None;
         }
@@ -120,7 +132,10 @@ impl Run {
             Goes::Content => Some(Step::Pass(Channel::Content)),
             Goes::Reasoning => Some(Step::Pass(Channel::Reasoning)),
             Goes::Raw => Some(self.args(json::plain(text.as_bytes()) < text.len())),
-            Goes::Literal(escapes) => is_inside(text.as_bytes(), escapes).then(|| self.args(false)),
+            Goes::Literal(escapes) => {
+                self.cut = inside(text.as_bytes(), escapes, self.cut)?;
+                Some(self.args(false))
+            }
         }
     }
 
@@ -137,10 +152,13 @@ impl Run {
         if self.trim != Trim::Nothing && (!end.is_ascii() || self.trim.has(char::from(end))) {
             return None;
         }
-        let (stopped, special) = match words {
-            [word, ..] if length <= 8 => glance(word | u64::MAX << 8 << (last * 8), self.stops),
-            _ => look(&blocks(words, length)[..=last / 16], self.stops),
-        };
+        let (mut stopped, mut special) = (false, false);
+        for (n, word) in words.iter().enumerate().take(last / 8 + 1) {
+            // Behind the text stands what no text has, and what JSON does not escape.
+            let behind = if n == last / 8 { u64::MAX << 8 << (last % 8 * 8) } else { 0 };
+            let seen = look(word | behind, self.stops);
+            (stopped, special) = (stopped | seen.0, special | seen.1);
+        }
         if stopped && self.stops != NO_STOPS {
             return None;
         }
@@ -148,51 +166,21 @@ impl Run {
             Goes::Content => Some(Step::Pass(Channel::Content)),
             Goes::Reasoning => Some(Step::Pass(Channel::Reasoning)),
             Goes::Raw => Some(self.args(special)),
-            Goes::Literal(_) => (!special).then(|| self.args(false)),
+            Goes::Literal(_) => (!special && !self.cut).then(|| self.args(false)),
         }
     }
 }
 
-/// The text as `look` wants it. Behind it stands what no text has, and what JSON does not escape.
+/// Whether there are `stops` in a word of text, and what JSON escapes. A byte minus one borrows from its high bit only if it
+/// was zero.
 #[inline]
-fn blocks(words: &[u64; 8], length: usize) -> [[u8; 16]; 4] {
-    let mut blocks = [[NO_STOPS[0]; 16]; 4];
-    for (n, (block, [low, high])) in blocks.iter_mut().zip(words.as_chunks().0).enumerate() {
-        let (low_end, high_end) = match length.saturating_sub(n * 16) {
-            0 => break,
-            bytes @ 1..8 => (u64::MAX << (bytes * 8), u64::MAX),
-            bytes @ 8..16 => (0, u64::MAX << (bytes * 8 - 64)),
-            _ => (0, 0),
-        };
-        block[..8].copy_from_slice(&(low | low_end).to_le_bytes());
-        block[8..].copy_from_slice(&(high | high_end).to_le_bytes());
-    }
-    blocks
-}
-
-/// What `look` sees in one word. A byte minus one borrows into its high bit only if it was zero.
-#[inline]
-fn glance(word: u64, stops: Stops) -> (bool, bool) {
+fn look(word: u64, stops: Stops) -> (bool, bool) {
     const ONES: u64 = u64::MAX / 0xff;
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
     let has = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     let [a, b, c] = stops;
     let stopped = has(a) | if a == b { 0 } else { has(b) | has(c) };
     (stopped != 0, (below(word, 0x20) | has(b'"') | has(b'\\')) != 0)
-}
-
-/// Whether there are `stops` in the text, and what JSON escapes.
-#[cfg_attr(target_arch = "wasm32", target_feature(enable = "simd128"))]
-fn look(blocks: &[[u8; 16]], stops: Stops) -> (bool, bool) {
-    let [a, b, c] = stops;
-    let (mut stopped, mut special) = ([0; 16], [0; 16]);
-    for block in blocks {
-        for (n, byte) in block.iter().enumerate() {
-            stopped[n] |= u8::from(*byte == a) | u8::from(*byte == b) | u8::from(*byte == c);
-            special[n] |= u8::from(*byte < 0x20) | u8::from(*byte == b'"') | u8::from(*byte == b'\\');
-        }
-    }
-    (u128::from_le_bytes(stopped) != 0, u128::from_le_bytes(special) != 0)
 }
 
 /// Without branches, which compilers turn into vector code; see [`json::plain`].
@@ -206,14 +194,20 @@ fn is_clear(bytes: &[u8], stops: Stops) -> bool {
     !found
 }
 
-/// Whether all of `bytes` is the inside of a string literal, cuts no escape and is written the same in JSON.
-fn is_inside(bytes: &[u8], escapes: Escapes) -> bool {
-    let mut rest = bytes;
+/// If all of `bytes` is the inside of a string literal and written the same in JSON: whether it ends within an escape, as `cut`
+/// says of what stands before. Only JSON's may be cut: the backslash goes out before it is known what it escapes.
+fn inside(bytes: &[u8], escapes: Escapes, cut: bool) -> Option<bool> {
+    let mut rest = match bytes {
+        [escape, later @ ..] if cut && escapes.has(*escape) => later,
+        _ if cut => return None,
+        _ => bytes,
+    };
     loop {
         match &rest[json::plain(rest)..] {
-            [] => return true,
+            [] => return Some(false),
+            [b'\\'] if escapes == Escapes::Json => return Some(true),
             [b'\\', escape, later @ ..] if escapes.has(*escape) => rest = later,
-            _ => return false,
+            _ => return None,
         }
     }
 }
@@ -249,8 +243,8 @@ mod tests {
             bytes.resize(64, 0);
             let mut words = [0; 8];
             words.iter_mut().zip(bytes.as_chunks().0).for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
-            for run in runs() {
-                let (step, by_words) = (run.step(text), run.step_words(&words, text.len()));
+            for mut run in runs() {
+                let (by_words, step) = (run.step_words(&words, text.len()), run.step(text));
                 let told = by_words.is_some() || step.is_none() || !text.is_ascii() || text.contains('\\');
                 prop_assert!(told && (by_words.is_none() || by_words == step), "{text:?}: {run:?}, {step:?}, {by_words:?}");
             }
@@ -262,9 +256,9 @@ mod tests {
         let many = Markers::new(["a", "b", "c", "d"].map(|text| (text, 0)));
         assert_eq!(Run::raw(&many, Trim::Nothing), None);
         let two = Markers::new([("a", 0), ("b", 0)]);
-        let run = Run::raw(&two, Trim::Nothing).unwrap();
+        let mut run = Run::raw(&two, Trim::Nothing).unwrap();
         assert_eq!(run.up_to(&Markers::new([("c", 0), ("d", 0)])), None);
-        assert!(run.up_to(&two).is_some_and(|both| both.step("ab").is_none() && both.step("cd").is_some()));
+        assert!(run.up_to(&two).is_some_and(|mut both| both.step("ab").is_none() && both.step("cd").is_some()));
         assert_eq!(run.step(""), None);
         assert_eq!(run.step_words(&[0; 8], 0), None);
         assert_eq!(run.step_words(&[0; 8], 65), None);

@@ -123,17 +123,36 @@ impl Markers {
 
     fn matches(&self, tail: &[u8], last: bool) -> Hit {
         for (literal, id) in &self.literals {
-            let literal = literal.as_bytes();
-            if tail.len() >= literal.len() {
-                if tail.starts_with(literal) {
-                    return Hit::Marker { at: 0, len: literal.len(), id: *id };
-                }
-            } else if !last && !tail.is_empty() && literal.starts_with(tail) {
-                return Hit::Partial { at: 0 };
+            match begins(tail, literal.as_bytes()) {
+                Begins::Whole => return Hit::Marker { at: 0, len: literal.len(), id: *id },
+                Begins::Part if !last && !tail.is_empty() => return Hit::Partial { at: 0 },
+                Begins::Part | Begins::Not => {}
             }
         }
         Hit::Text
     }
+}
+
+/// How much of a literal stands at the beginning of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begins {
+    Whole,
+    /// All of the text is the beginning of it.
+    Part,
+    Not,
+}
+
+/// Compares by words: what slices compare by goes byte by byte on WebAssembly.
+pub(crate) fn begins(text: &[u8], literal: &[u8]) -> Begins {
+    let common = text.len().min(literal.len());
+    let ((a, a_rest), (b, b_rest)) = (text[..common].as_chunks::<8>(), literal[..common].as_chunks::<8>());
+    // Nearly all are told apart by their first byte.
+    let first = text.first().zip(literal.first()).is_none_or(|(a, b)| a == b);
+    let words = || a.iter().zip(b).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b));
+    if !first || !words() || a_rest.iter().zip(b_rest).any(|(a, b)| a != b) {
+        return Begins::Not;
+    }
+    if common == literal.len() { Begins::Whole } else { Begins::Part }
 }
 
 /// The first of each.

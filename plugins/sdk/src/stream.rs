@@ -356,10 +356,8 @@ impl Machine for TextMachine {
     }
 
     fn run(&self) -> Option<Run> {
-        if !self.held.is_empty() {
-            return None;
-        }
         match &self.reader {
+            _ if !self.held.is_empty() => None,
             Some(reader) => Some(reader.run()?.of_call(self.out.args_pass()?)),
             None if self.begun => {
                 let markers = self.format.set(self.out.channel(), self.calls);
@@ -371,6 +369,10 @@ impl Machine for TextMachine {
 
     fn passed(&mut self, text: &str) {
         self.reader.iter_mut().for_each(|reader| reader.passed(text));
+    }
+
+    fn cut(&mut self) {
+        self.reader.iter_mut().for_each(|reader| reader.cut());
     }
 
     fn held(&self) -> usize {

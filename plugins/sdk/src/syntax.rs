@@ -98,6 +98,8 @@ pub trait Reader: fmt::Debug {
     fn passed(&mut self, text: &str) {
         let _ = text;
     }
+    /// What passed ended within an escape; see [`Machine::cut`](crate::stream::Machine::cut).
+    fn cut(&mut self) {}
     /// The message ends inside the block; `stopped` if the model ended it itself. Text returned is content.
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String>;
 }

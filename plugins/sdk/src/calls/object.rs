@@ -106,6 +106,13 @@ impl Object {
         }
     }
 
+    /// The run ended within an escape.
+    pub(crate) fn cut(&mut self) {
+        if let State::Value(checker) | State::Bare(checker) = &mut self.state {
+            checker.cut();
+        }
+    }
+
     pub(crate) fn feed(&mut self, text: &str, request: &Request, out: &mut Emitter) -> Outcome {
         let mut at = 0;
         while at < text.len() {

@@ -312,6 +312,14 @@ impl Reader for JsonReader {
         self.keep_raw(text);
     }
 
+    fn cut(&mut self) {
+        match &mut self.state {
+            State::Object(object) => object.cut(),
+            State::Args(checker) => checker.cut(),
+            _ => {}
+        }
+    }
+
     fn finish(&mut self, stopped: bool, request: &Request, out: &mut Emitter) -> Option<String> {
         let complete = stopped
             && match &mut self.state {

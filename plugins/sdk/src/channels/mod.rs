@@ -299,9 +299,13 @@ impl Machine for ChannelMachine {
         let pieces = specials.pieces(text, ids);
         self.origin = Origin::Plain;
         if let [(text, Origin::Plain)] = pieces[..]
-            && let Some(step) = self.run().and_then(|run| run.step(text))
+            && let Some(mut run) = self.run()
+            && let Some(step) = run.step(text)
         {
             self.passed(text);
+            if run.is_cut() {
+                self.cut();
+            }
             return step;
         }
         for (text, origin) in pieces {
@@ -325,6 +329,14 @@ impl Machine for ChannelMachine {
     fn passed(&mut self, text: &str) {
         if let State::Calls(reader) = &mut self.state {
             reader.passed(text);
+        }
+    }
+
+    fn cut(&mut self) {
+        match &mut self.state {
+            State::Args(Some(checker)) => checker.cut(),
+            State::Calls(reader) => reader.cut(),
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::exports::sluicegate::format::{answers, brief, parse, terse, types as t};
 use super::{Component, Entry, Stream, event, parsers};
 use crate::event::{Channel, Event, Step};
+use crate::scan::{Begins, begins};
 use crate::spare;
 
 /// Bytes that the words of a push hold.
@@ -119,7 +120,7 @@ fn short(events: &[Event], text: &str) -> Option<u64> {
         [Event::ToolArgs { delta, .. }] => (ARGUMENTS, delta),
         _ => return None,
     };
-    if same(given.as_bytes(), text.as_bytes()) {
+    if given.len() == text.len() && begins(given.as_bytes(), text.as_bytes()) == Begins::Whole {
         return Some(SAME + kind);
     }
     if given.is_empty() || given.len() > SHORT {
@@ -127,11 +128,4 @@ fn short(events: &[Event], text: &str) -> Option<u64> {
     }
     let word = given.bytes().rev().fold(0, |word, byte| word << 8 | u64::from(byte));
     Some(word << 8 | (given.len() as u64) << 4 | (TEXT + kind))
-}
-
-/// Equality by words: what slices compare by goes byte by byte on this target.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let words = || a.iter().zip(b).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b));
-    a.len() == b.len() && a_rest.len() == b_rest.len() && words() && a_rest.iter().eq(b_rest)
 }

@@ -358,7 +358,7 @@ mod tests {
     }
 
     fn passes(run: Option<Run>, text: &str) -> bool {
-        run.and_then(|run| run.step(text)).is_some()
+        run.is_some_and(|mut run| run.step(text).is_some())
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{CallForm, ParamForm, Slot, TagCalls, Typing};
 use crate::limit::{limit, window};
+use crate::scan::{Begins, begins};
 
 /// Longest tag; what is longer is text.
 const MAX_TAG: usize = limit(1024);
@@ -214,12 +215,15 @@ impl<'a> Cursor<'a> {
     }
 
     fn expect(&mut self, literal: &str) -> Result<(), Cut> {
-        let rest = self.rest();
-        if rest.starts_with(literal) {
-            self.at += literal.len();
-            return Ok(());
+        let rest = &self.text.as_bytes()[self.at..];
+        match begins(rest, literal.as_bytes()) {
+            Begins::Whole => {
+                self.at += literal.len();
+                Ok(())
+            }
+            Begins::Part => Err(Cut::Short),
+            Begins::Not => Err(Cut::No),
         }
-        Err(if literal.starts_with(rest) { Cut::Short } else { Cut::No })
     }
 
     fn optional(&mut self, literal: &str) -> Result<bool, Cut> {
