@@ -107,7 +107,7 @@ pub(super) fn print(sides: &[Side]) {
         println!();
     };
     line("load, s", "load", 2, &|all| median(all.iter().copied()));
-    line("512, first, s", "first token", 2, &|all| median(all.iter().copied()));
+    line("first token, s", "first token", 2, &|all| median(all.iter().copied()));
     line("memory, MB", "memory", 0, &|all| all.iter().copied().fold(0.0, f64::max));
     println!("{}", bound(ours));
 }
