@@ -1,7 +1,9 @@
 //! Runs a parser over chunks and assembles what a client would see, checking the laws of the event stream.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use sluicegate_sdk::config::ParserConfig;
 use sluicegate_sdk::event::{Channel, Event, FinishReason, Step, StopCause};
 use sluicegate_sdk::format::Plugin;
@@ -96,8 +98,9 @@ pub fn run_tokens<'a>(
     Ok(message)
 }
 
+/// Whether `text` is one JSON object. Numbers are not evaluated: JSON bounds none.
 fn is_object(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|v| v.is_object())
+    serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(text).is_ok()
 }
 
 /// What the stream has shown so far.
