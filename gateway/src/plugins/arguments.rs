@@ -126,53 +126,58 @@ impl Arguments {
 
     /// The state behind `byte`; none if it is wrong.
     fn step(&mut self, byte: u8) -> Option<State> {
-        Some(match self.state {
-            State::Text => match byte {
-                b'"' if std::mem::take(&mut self.in_key) => State::Colon,
-                b'"' => self.behind_value(),
-                b'\\' => State::Escape,
-                0..0x20 => return None,
-                _ => State::Text,
-            },
-            State::Escape => match byte {
-                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::Text,
-                b'u' => State::Hex(4),
-                _ => return None,
-            },
-            State::Hex(left) if byte.is_ascii_hexdigit() => match left {
-                1 => State::Text,
-                _ => State::Hex(left - 1),
-            },
+        match self.state {
+            State::Text | State::Escape | State::Hex(_) => self.in_text(byte),
             State::Word(rest) if rest as u8 == byte => match rest >> 8 {
-                0 => self.behind_value(),
-                rest => State::Word(rest),
+                0 => Some(self.behind_value()),
+                rest => Some(State::Word(rest)),
             },
             State::Number(number) => match number.next(byte) {
-                Some(next) => State::Number(next),
+                Some(next) => Some(State::Number(next)),
                 None if number.may_end() => {
                     self.state = self.behind_value();
-                    return self.step(byte);
+                    self.between(byte)
                 }
-                None => return None,
+                None => None,
             },
-            State::Hex(_) | State::Word(_) | State::NoObject | State::Broken => return None,
-            state if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => state,
-            State::Begin if byte == b'{' => self.enter(true),
-            State::FirstItem if byte == b']' => self.leave(false)?,
-            State::Value | State::FirstItem => self.value(byte)?,
-            State::FirstKey | State::Key if byte == b'"' => {
+            _ => self.between(byte),
+        }
+    }
+
+    /// Within a string.
+    fn in_text(&mut self, byte: u8) -> Option<State> {
+        Some(match (self.state, byte) {
+            (State::Text, b'"') if std::mem::take(&mut self.in_key) => State::Colon,
+            (State::Text, b'"') => self.behind_value(),
+            (State::Text, b'\\') => State::Escape,
+            (State::Text, 0x20..) => State::Text,
+            (State::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => State::Text,
+            (State::Escape, b'u') => State::Hex(4),
+            (State::Hex(1), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => State::Text,
+            (State::Hex(left), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => State::Hex(left - 1),
+            _ => return None,
+        })
+    }
+
+    /// Between strings, numbers and words.
+    fn between(&mut self, byte: u8) -> Option<State> {
+        Some(match (self.state, byte) {
+            (State::Word(_) | State::NoObject | State::Broken, _) => return None,
+            (state, b' ' | b'\t' | b'\n' | b'\r') => state,
+            (State::Begin, b'{') => self.enter(true),
+            (State::FirstKey | State::Key, b'"') => {
                 self.in_key = true;
                 State::Text
             }
-            State::FirstKey if byte == b'}' => self.leave(true)?,
-            State::Colon if byte == b':' => State::Value,
-            State::After if byte == b',' => match self.open.last()? {
+            (State::Colon, b':') => State::Value,
+            (State::After, b',') => match self.open.last()? {
                 true => State::Key,
                 false => State::Value,
             },
-            State::After if byte == b'}' => self.leave(true)?,
-            State::After if byte == b']' => self.leave(false)?,
-            State::Begin | State::FirstKey | State::Key | State::Colon | State::After | State::Done => return None,
+            (State::FirstKey | State::After, b'}') => self.leave(true)?,
+            (State::FirstItem | State::After, b']') => self.leave(false)?,
+            (State::Value | State::FirstItem, byte) => self.value(byte)?,
+            _ => return None,
         })
     }
 
