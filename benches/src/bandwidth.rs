@@ -12,12 +12,20 @@ const PASSES: usize = 9;
 /// Words that are added up side by side, so that no addition waits for another.
 const LANES: usize = 16;
 
-/// Bytes per second of this thread's CPU time, reading `len` bytes, which should be more than the caches hold: medians of some passes, from
-/// end to end or at several places by turns, whichever is faster. A processor fetches ahead at each place by itself.
+/// What one thread reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Bandwidth {
+    /// From end to end, in bytes per second of its CPU time.
+    pub sequential: f64,
+    /// The most of that and of reading at two, four and eight places by turns: a processor fetches ahead at each of them.
+    pub most: f64,
+}
+
+/// Reads `len` bytes, which should be more than the caches hold: medians of some passes.
 ///
 /// # Errors
 /// The system refuses the memory.
-pub fn of_bytes(len: usize) -> Result<f64> {
+pub fn of_bytes(len: usize) -> Result<Bandwidth> {
     let mut map = MmapOptions::new().len(len.max(1)).map_anon()?;
     // The caller's figure is of huge pages where the system has them.
     #[cfg(target_os = "linux")]
@@ -31,7 +39,8 @@ pub fn of_bytes(len: usize) -> Result<f64> {
         };
         median((0..PASSES).map(|_| pass()).collect())
     };
-    Ok([sum::<1>, sum::<2>, sum::<4>, sum::<8>].map(rate).into_iter().fold(0.0, f64::max))
+    let rates = [sum::<1>, sum::<2>, sum::<4>, sum::<8>].map(rate);
+    Ok(Bandwidth { sequential: rates[0], most: rates.into_iter().fold(0.0, f64::max) })
 }
 
 /// Adds up all words, a line of each of `PLACES` parts by turns.
