@@ -1,4 +1,6 @@
 //! The arguments of a call, checked piece by piece: whether all of it is one JSON object. Nothing of it is kept.
+//!
+//! The SDK has a checker, too, which repairs what it reads. It runs in the guest; what judges a plugin shares nothing with it.
 
 use super::escape::plain;
 
