@@ -23,14 +23,12 @@ pub(crate) const TILE: usize = 4;
 pub(crate) struct Cell {
     /// Quantized numbers, as [`Order`] says.
     pub(crate) q: [i8; CELL],
-    /// `-12 * sum(q)` of either half: takes back the +12 that makes twice an E2M1 number unsigned.
-    pub(crate) minus_12: [i16; 2],
+    /// Takes back what makes weights unsigned, for either half, as [`Order::back`] says.
+    pub(crate) back: [i32; 2],
     /// `-128 * sum(q)`: takes back the +128 that makes an int8 weight unsigned.
     pub(crate) minus_128: i32,
     /// Real number per quantized unit.
     pub(crate) scale: f32,
-    /// `-32 * sum(q)` of either half, modulo `2^16`: takes back the +32 that makes the upper six bits of an int8 weight unsigned.
-    pub(crate) minus_32: [i16; 2],
 }
 
 /// Cells of a row of `cols` numbers.
@@ -41,8 +39,8 @@ pub(crate) fn cells_of(cols: usize) -> usize {
 /// Which column is where in a cell, and likewise in the weights that meet it. Kernels multiply four bytes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Four columns of a half: for instructions that add four products.
-    Columns,
+    /// Four columns of the first half, four of the second: for instructions that add four products.
+    Quads,
     /// Two columns of the first half, two of the second: a lane's 16-bit sums of two products are those of the halves.
     Halves,
 }
@@ -52,7 +50,7 @@ impl Order {
     pub(crate) fn of(isa: Isa) -> Self {
         match isa.0 {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => Self::Columns,
+            Level::Avx512 => Self::Quads,
             _ => Self::Halves,
         }
     }
@@ -61,8 +59,20 @@ impl Order {
     #[inline(always)]
     pub(crate) fn column(self, place: usize) -> usize {
         match self {
-            Self::Columns => place,
+            Self::Quads => place / 8 * 4 + place % 4 + place / 4 % 2 * HALF,
             Self::Halves => place / 4 * 2 + place % 2 + place % 4 / 2 * HALF,
+        }
+    }
+
+    /// What a kernel begins its sums with, given those of `q` in either half. Quads: `-12 * sum`, against the +12 that makes
+    /// twice an E2M1 number unsigned. Halves: the same in 16 bits each; then `-32 * sum` modulo `2^16`, against the +32 that makes the
+    /// upper six bits of an int8 weight unsigned.
+    #[inline(always)]
+    pub(crate) fn back(self, sums: [i16; 2]) -> [i32; 2] {
+        let times = |by: i16| sums.map(|sum| sum.wrapping_mul(by));
+        match self {
+            Self::Quads => times(-12).map(i32::from),
+            Self::Halves => [times(-12), times(-32)].map(|[a, b]| i32::from(a as u16) | i32::from(b) << 16),
         }
     }
 }
@@ -96,8 +106,7 @@ fn quantize(x: &[f32; CELL], order: Order) -> Cell {
         cell.q[place] = v;
         sums[order.column(place) / HALF] += i16::from(v);
     }
-    cell.minus_12 = [-12 * sums[0], -12 * sums[1]];
-    cell.minus_32 = [sums[0].wrapping_mul(-32), sums[1].wrapping_mul(-32)];
+    cell.back = order.back(sums);
     cell.minus_128 = -128 * (i32::from(sums[0]) + i32::from(sums[1]));
     cell
 }
@@ -160,7 +169,10 @@ pub(crate) unsafe fn fill(isa: Isa, x: &[f32], first: usize, to: CellRow<'_>) {
         // SAFETY: an `Isa` of this level exists only where the processor has these features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { super::x86::avx2_fill(x, first, to) },
-        _ => fill_portable(isa, x, first, to),
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { super::x86::avx512_fill(x, first, to) },
+        Level::Portable => fill_portable(isa, x, first, to),
     }
 }
 
@@ -174,11 +186,10 @@ mod tests {
         let q: [i8; CELL] =
             std::array::from_fn(|i| if i == 0 { -127 } else { (i as f32 + 0.5).round_ties_even() as i8 });
         let sums = [0, 1].map(|half| q[half * HALF..][..HALF].iter().map(|&v| i16::from(v)).sum::<i16>());
-        for order in [Order::Columns, Order::Halves] {
+        for order in [Order::Quads, Order::Halves] {
             let cell = quantize(&x, order);
             assert_eq!(cell.q, std::array::from_fn(|place| q[order.column(place)]));
-            assert_eq!((cell.minus_12, cell.scale), (sums.map(|s| -12 * s), 1.0));
-            assert_eq!(cell.minus_32, sums.map(|s| (-32 * i32::from(s)) as i16));
+            assert_eq!((cell.back, cell.scale), (order.back(sums), 1.0));
             assert_eq!(cell.minus_128, -128 * i32::from(sums[0] + sums[1]));
             assert_eq!(quantize(&[0.0; CELL], order), Cell::default());
         }
@@ -186,10 +197,8 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn avx2_makes_the_same_cells() {
-        if !Isa::available().iter().any(|isa| isa.0 == Level::Avx2) {
-            return;
-        }
+    fn vectors_make_the_same_cells() {
+        let has = |level| Isa::available().iter().any(|isa| isa.0 == level);
         let mut state = 1u32;
         for round in 0..20_000 {
             let x: [f32; CELL] = std::array::from_fn(|i| {
@@ -221,14 +230,20 @@ mod tests {
                     }
                 }
             });
-            // SAFETY: the processor has AVX2.
-            assert_eq!(unsafe { super::super::x86::avx2_quantize(&x) }, quantize(&x, Order::Halves), "{x:?}");
+            if has(Level::Avx2) {
+                // SAFETY: the processor has AVX2.
+                assert_eq!(unsafe { super::super::x86::avx2_quantize(&x) }, quantize(&x, Order::Halves), "{x:?}");
+            }
+            if has(Level::Avx512) {
+                // SAFETY: the processor has AVX-512.
+                assert_eq!(unsafe { super::super::x86::avx512_quantize(&x) }, quantize(&x, Order::Quads), "{x:?}");
+            }
         }
     }
 
     #[test]
     fn an_order_has_every_column_and_halves_apart() {
-        for order in [Order::Columns, Order::Halves] {
+        for order in [Order::Quads, Order::Halves] {
             let mut columns: Vec<usize> = (0..CELL).map(|place| order.column(place)).collect();
             columns.sort_unstable();
             assert!(columns.into_iter().eq(0..CELL));

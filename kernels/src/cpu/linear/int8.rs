@@ -53,6 +53,8 @@ impl Int8Tiles {
     pub(crate) fn quantize(packer: &mut Packer<'_>, m: &Matrix) -> Self {
         let (cells, isa, order) = (m.cols / GROUP, packer.isa, Order::of(packer.isa));
         let tiles = m.rows.div_ceil(ROWS);
+        // VNNI multiplies unsigned bytes: adding 128 flips the top bit.
+        let bias = if order == Order::Quads { 0x80 } else { 0 };
         let columns: [usize; CELL] = std::array::from_fn(|place| order.column(place));
         let mut weights = packer.arena.zeros(tiles * cells * ROWS * CELL);
         let mut scales = packer.arena.zeros(tiles * cells * size_of::<[f16; ROWS]>());
@@ -76,7 +78,7 @@ impl Int8Tiles {
                         *sum += square;
                     }
                     for (line, columns) in lines.iter_mut().zip(columns.as_chunks::<4>().0) {
-                        line[4 * r..][..4].copy_from_slice(&columns.map(|k| q[k % CELL]));
+                        line[4 * r..][..4].copy_from_slice(&columns.map(|k| q[k % CELL] ^ bias));
                     }
                 }
             }
@@ -137,7 +139,7 @@ impl Int8Tiles {
             Level::Avx2 => unsafe { super::super::x86::avx2_int8(weights, scales, cells, out) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { super::super::x86::avx512::int8(weights, scales, cells, out) },
+            Level::Avx512 => unsafe { super::super::x86::avx512_int8(weights, scales, cells, out) },
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::int8::Int8Tiles;
 use super::run::{Input, Loop, Scratch};
-use super::{Column, ROWS, Stack, Tiles};
+use super::{Column, Part, ROWS, Stack, Tiles};
 use crate::cpu::cells::{Cell, cell_index, cells_of};
 use crate::cpu::isa::versions;
 
@@ -106,25 +106,30 @@ impl Loop<'_> {
             Tiles::Int8(head) if head.narrows(self.isa, x.rows) => {
                 self.largest_narrow(head, (part.rows, part.cols), x, asked);
             }
-            _ => {
-                let isa = self.isa;
-                self.split(part.tiles(), x.rows, &|scratch, tiles, rows| {
-                    let Scratch { panels, columns, largest, .. } = scratch;
-                    columns.resize(rows.len(), [0.0; ROWS]);
-                    for tile in tiles {
-                        part.tile((isa, tile), x, rows.clone(), panels, columns);
-                        for (row, column) in rows.clone().zip(&*columns) {
-                            largest[row].take_column(column, tile, asked[row].bits(tile, part.rows));
-                        }
-                    }
-                });
-            }
+            _ => self.largest_whole(part, x, asked),
         }
         let mut all = vec![Largest::NONE; x.rows];
         for scratch in &*self.scratch {
             all.iter_mut().zip(&scratch.largest).for_each(|(all, some)| all.take(some.value, some.row));
         }
         all
+    }
+
+    fn largest_whole(&mut self, part: &Part, x: Input<'_>, asked: &[Asked<'_>]) {
+        let isa = self.isa;
+        self.split(part.tiles(), x.rows, &|scratch, tiles, rows| {
+            let Scratch { panels, columns, largest, .. } = scratch;
+            columns.resize(rows.len(), [0.0; ROWS]);
+            let (exact, largest) = (vec![0.0; rows.len()], &mut largest[rows.clone()]);
+            let mut found = Vec::with_capacity(rows.len());
+            for tile in tiles {
+                part.tile((isa, tile), x, rows.clone(), panels, columns);
+                reaching(isa, columns, &[0.0; ROWS], &exact, largest, &mut found);
+                for i in found.drain(..) {
+                    largest[i].take_column(&columns[i], tile, asked[rows.start + i].bits(tile, part.rows));
+                }
+            }
+        });
     }
 
     fn largest_narrow(

@@ -4,8 +4,10 @@
 //! `dot[h]` is the dot product of twice the E2M1 numbers with the quantized activations in a half `h` of the cell, and `scale[r, h]`
 //! an integer: see [`super::scales`]. A dot product is at most 16 * 12 * 127, so it fits in 16 bits, and the sum in 32.
 //!
-//! A tile is 16 rows; a cell of it 256 bytes: in line `p` (64 bytes) the four bytes of row `r` hold the columns of the
-//! places `4p + t` of a cell in the low nibbles and of `16 + 4p + t` in the high ones. The 32 block scales lie apart.
+//! A tile is 16 rows; a cell of it 256 bytes. [`Order::Halves`]: in line `p` (64 bytes) the four bytes of row `r` hold the columns of the
+//! places `4p + t` of a cell in the low nibbles and of `16 + 4p + t` in the high ones. [`Order::Quads`]: in line `p` eight bytes hold
+//! the columns of places `8p + t` for two rows, that in the high nibbles two behind the other: the rows of low nibbles are 0, 1,
+//! 4, 5, 8, 9, 12 and 13. The 32 block scales lie apart.
 
 use super::pack::{Packer, by_tile};
 use super::scales::{self, integer};
@@ -27,7 +29,6 @@ pub(crate) type Scales = [u8; 2 * ROWS];
 #[derive(Debug)]
 pub(crate) struct Nvfp4Tiles {
     cells: usize,
-    order: Order,
     codes: Lines,
     scales: Lines,
     /// Tensor scale times the unit of the block scales, halved for the doubled codes.
@@ -53,7 +54,7 @@ impl Nvfp4Tiles {
     ) -> Self {
         let (cells, blocks, order) = (cells_of(cols), cols / HALF, Order::of(packer.isa));
         let tiles = rows.div_ceil(ROWS);
-        let (unit, sources) = (scales::Unit::of(block_scales), sources(order));
+        let (unit, spread) = (scales::Unit::of(block_scales), Spread::of(order));
         let mut packed = packer.arena.zeros(tiles * cells * CELL_LINES * 64);
         let mut scales = packer.arena.zeros(tiles * cells * size_of::<Scales>());
         let all_scales = Split::new(scales.elements_mut::<Scales>());
@@ -64,14 +65,14 @@ impl Nvfp4Tiles {
                 let row = tile * ROWS + r;
                 let bytes = &codes[row * cols / 2..][..cols / 2];
                 for (cell, lines) in bytes.chunks(CELL / 2).zip(lines.as_chunks_mut::<CELL_LINES>().0) {
-                    interleave(cell, &sources, r, lines);
+                    spread.row(cell, r, lines);
                 }
                 for (b, &code) in block_scales[row * blocks..][..blocks].iter().enumerate() {
                     scales[b / 2][2 * r + b % 2] = unit.code(code);
                 }
             }
         });
-        Self { cells, order, codes: packed, scales, global: global * unit.size() * 0.5 }
+        Self { cells, codes: packed, scales, global: global * unit.size() * 0.5 }
     }
 
     fn tile(&self, tile: usize) -> Tile<'_> {
@@ -91,7 +92,7 @@ impl Nvfp4Tiles {
         let t = self.tile(tile);
         assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
         match isa.0 {
-            Level::Portable => portable(t, self.order, cells, out),
+            Level::Portable => portable(t, cells, out),
             // With several token tiles it pays to decode the weights once.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 if out.len() > TILE => {
@@ -102,6 +103,12 @@ impl Nvfp4Tiles {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { super::super::x86::avx2::nvfp4(t, cells, out) },
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 if out.len() > TILE => {
+                panel.resize(self.cells, PanelCell::ZERO);
+                // SAFETY: as above.
+                unsafe { super::super::x86::avx512::nvfp4_panel(t, panel, cells, out) };
+            }
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { super::super::x86::avx512::nvfp4(t, cells, out) },
@@ -109,38 +116,71 @@ impl Nvfp4Tiles {
     }
 }
 
-/// A cell of a tile, decoded: for each group of four places the biased weights of eight rows and of the other eight; and scales.
+/// A cell of a tile, decoded: biased weights in the order of the tile, and scales.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct PanelCell {
-    pub(crate) weights: [[[u8; 32]; 2]; 8],
-    pub(crate) scales: [[i16; 16]; 2],
+    pub(crate) weights: [[u8; 64]; 8],
+    pub(crate) scales: [[i16; ROWS]; 2],
 }
 
 impl PanelCell {
-    pub(super) const ZERO: Self = Self { weights: [[[0; 32]; 2]; 8], scales: [[0; 16]; 2] };
+    pub(super) const ZERO: Self = Self { weights: [[0; 64]; 8], scales: [[0; ROWS]; 2] };
 }
 
-/// For each two bytes of a row in a tile's cell, the byte of the checkpoint that has their low nibbles, and that with the high ones.
-fn sources(order: Order) -> [[usize; 2]; 8] {
-    // Two neighbours in a cell are neighbours in the checkpoint's byte.
-    std::array::from_fn(|i| [order.column(2 * i) / 2, order.column(16 + 2 * i) / 2])
+/// Where the codes of a row's cell go.
+enum Spread {
+    /// For each two bytes of a row in a tile's cell, the byte of the checkpoint that has their low nibbles, and that with the high ones.
+    Halves([[usize; 2]; 8]),
+    Quads,
 }
 
-/// Spreads up to 32 codes of a row, two a byte, over a cell's lines.
-fn interleave(cell: &[u8], sources: &[[usize; 2]; 8], r: usize, lines: &mut [[u8; 64]; CELL_LINES]) {
-    let mut bytes = [0u8; CELL / 2];
-    bytes[..cell.len()].copy_from_slice(cell);
-    for (i, &[low, high]) in sources.iter().enumerate() {
-        let (low, high) = (bytes[low & 15], bytes[high & 15]);
-        let to = &mut lines[i / 2][4 * r + i % 2 * 2..][..2];
-        to[0] = (low & 15) | high << 4;
-        to[1] = low >> 4 | (high & 0xf0);
+impl Spread {
+    fn of(order: Order) -> Self {
+        match order {
+            // Two neighbours in a cell are neighbours in the checkpoint's byte.
+            Order::Halves => {
+                Self::Halves(std::array::from_fn(|i| [order.column(2 * i) / 2, order.column(16 + 2 * i) / 2]))
+            }
+            Order::Quads => Self::Quads,
+        }
+    }
+
+    /// Spreads up to 32 codes of row `r`, two a byte, over a cell's lines, which are zero there.
+    fn row(&self, cell: &[u8], r: usize, lines: &mut [[u8; 64]; CELL_LINES]) {
+        let mut bytes = [0u8; CELL / 2];
+        bytes[..cell.len()].copy_from_slice(cell);
+        match self {
+            Self::Halves(sources) => {
+                for (i, &[low, high]) in sources.iter().enumerate() {
+                    let (low, high) = (bytes[low & 15], bytes[high & 15]);
+                    let to = &mut lines[i / 2][4 * r + i % 2 * 2..][..2];
+                    to[0] = (low & 15) | high << 4;
+                    to[1] = low >> 4 | (high & 0xf0);
+                }
+            }
+            Self::Quads => {
+                let (lane, shift) = (r / 4 * 2 + r % 2, r / 2 % 2 * 4);
+                let (halves, _) = bytes.as_chunks::<2>();
+                for (p, line) in lines.iter_mut().enumerate() {
+                    let to = &mut line.as_chunks_mut::<8>().0[lane];
+                    let codes = [halves[p], halves[p + 4]].map(|pair| nibbles(u16::from_le_bytes(pair)));
+                    let codes = u64::from(codes[0]) | u64::from(codes[1]) << 32;
+                    *to = (u64::from_le_bytes(*to) | codes << shift).to_le_bytes();
+                }
+            }
+        }
     }
 }
 
-/// The specification of the integer kernels.
-fn portable(tile: Tile<'_>, order: Order, cells: &[Cell], out: &mut [Column]) {
+/// Four codes, a byte each.
+fn nibbles(codes: u16) -> u32 {
+    let bytes = (u32::from(codes) | u32::from(codes) << 8) & 0x00ff_00ff;
+    (bytes | bytes << 4) & 0x0f0f_0f0f
+}
+
+/// The specification of the integer kernels, on [`Order::Halves`].
+fn portable(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
     let count = tile.scales.len();
     for (cells, out) in cells.chunks(count * TILE).zip(out.chunks_mut(TILE)) {
         let tokens = out.len();
@@ -153,7 +193,7 @@ fn portable(tile: Tile<'_>, order: Order, cells: &[Cell], out: &mut [Column]) {
                     for (place, &q) in cell.q.iter().enumerate() {
                         let byte = tile.codes[c * CELL_LINES + place % 16 / 4][r * 4 + place % 4];
                         let code = if place < 16 { byte & 15 } else { byte >> 4 };
-                        dot[order.column(place) / HALF] += (i32::from(BIASED[code as usize]) - 12) * i32::from(q);
+                        dot[Order::Halves.column(place) / HALF] += (i32::from(BIASED[code as usize]) - 12) * i32::from(q);
                     }
                     let sum = dot[0] * integer(scales[2 * r]) + dot[1] * integer(scales[2 * r + 1]);
                     acc = (sum as f32).mul_add(cell.scale, acc);

@@ -5,14 +5,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{BIASED, SHIFTS};
+use super::{AHEAD, BIASED, SHIFTS};
 use crate::cpu::cells::{Cell, TILE};
 use crate::cpu::linear::Column;
 use crate::cpu::linear::nvfp4::{PanelCell, Scales, Tile};
-
-/// Bytes between what is multiplied and what is asked for meanwhile. The processor fetches ahead by itself, but begins anew in each
-/// page of 4 KiB, and few tokens leave no time to wait for that.
-pub(super) const AHEAD: usize = 4096;
 
 /// A result of eight rows and of the other eight, for `M` tokens.
 pub(super) type Both<V, const M: usize> = [[V; 2]; M];
@@ -139,8 +135,8 @@ fn panel_tokens<const M: usize, const BIAS: u8, const NEXT: usize>(
 fn first_sums<const M: usize, const BIAS: u8>(cells: &[Cell; M]) -> Both<__m256i, M> {
     let mut sums = [[_mm256_setzero_si256(); 2]; M];
     for t in 0..M {
-        let back = if BIAS == 12 { &cells[t].minus_12 } else { &cells[t].minus_32 };
-        sums[t] = [broadcast(back.as_ptr().cast()); 2];
+        let back = &cells[t].back[usize::from(BIAS != 12)];
+        sums[t] = [broadcast(std::ptr::from_ref(back).cast()); 2];
     }
     sums
 }
@@ -196,9 +192,7 @@ fn decode(line: &[u8; 64]) -> [[__m256i; 2]; 2] {
     // SAFETY: a plain load from an array.
     let table = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(BIASED.as_ptr().cast())) };
     let mask = _mm256_set1_epi8(15);
-    // SAFETY: 32 bytes at 0 and 32 of 64.
-    let [a, b] =
-        unsafe { [_mm256_loadu_si256(line.as_ptr().cast()), _mm256_loadu_si256(line.as_ptr().add(32).cast())] };
+    let [a, b] = load_pair(line);
     let low = |v| _mm256_shuffle_epi8(table, _mm256_and_si256(v, mask));
     let high = |v| _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(v), mask));
     [[low(a), low(b)], [high(a), high(b)]]
@@ -234,15 +228,15 @@ pub(super) fn broadcast(four: *const f32) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn load_pair(from: &[[u8; 32]]) -> [__m256i; 2] {
-    // SAFETY: 32 bytes each.
-    unsafe { [_mm256_loadu_si256(from[0].as_ptr().cast()), _mm256_loadu_si256(from[1].as_ptr().cast())] }
+pub(super) fn load_pair(from: &[u8; 64]) -> [__m256i; 2] {
+    // SAFETY: 32 bytes at 0 and 32 of 64.
+    unsafe { [_mm256_loadu_si256(from.as_ptr().cast()), _mm256_loadu_si256(from.as_ptr().add(32).cast())] }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn store_pair(to: &mut [[u8; 32]; 2], pair: [__m256i; 2]) {
-    for (to, v) in to.iter_mut().zip(pair) {
+pub(super) fn store_pair(to: &mut [u8; 64], pair: [__m256i; 2]) {
+    for (to, v) in to.as_chunks_mut::<32>().0.iter_mut().zip(pair) {
         // SAFETY: 32 bytes.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
     }

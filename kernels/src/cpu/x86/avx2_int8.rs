@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::avx2::{AHEAD, broadcast, load_pair, pin, prefetch, store};
+use super::AHEAD;
+use super::avx2::{broadcast, load_pair, pin, prefetch, store};
 use crate::cpu::cells::{Cell, TILE};
 use crate::cpu::linear::{Column, ROWS};
 
@@ -31,7 +32,7 @@ fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cel
         let mut dots = [[_mm256_setzero_si256(); 2]; M];
         for (g, line) in lines.iter().enumerate() {
             prefetch(line, AHEAD);
-            let w = load_pair(line.as_chunks().0);
+            let w = load_pair(line);
             let magnitude = [_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])];
             for t in 0..M {
                 let q = broadcast(cells[t].q[4 * g..4 * g + 4].as_ptr().cast());

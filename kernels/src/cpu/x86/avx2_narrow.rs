@@ -22,7 +22,7 @@ pub(crate) fn narrow(
     for ((lines, scales), to) in weights.as_chunks::<8>().0.iter().zip(scales).zip(&mut *panel) {
         for (line, to) in lines.iter().zip(&mut to.weights) {
             // The next tile comes from memory while this one is multiplied.
-            let [a, b] = load_pair(line.as_chunks().0);
+            let [a, b] = load_pair(line);
             store_pair(to, [upper_bits(a), upper_bits(b)]);
         }
         for (half, to) in to.scales.iter_mut().enumerate() {

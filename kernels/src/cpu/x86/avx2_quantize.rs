@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::cells::{CELL, Cell, CellRow, SMALLEST, for_cells};
+use crate::cpu::cells::{CELL, Cell, CellRow, Order, SMALLEST, for_cells};
 
 /// Quantizes consecutive cells of a row, which are the caller's alone.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -39,8 +39,7 @@ fn with_sums(q: __m256i, scale: f32) -> Cell {
     let sums = _mm_cvtsi128_si32(_mm_add_epi16(sums, _mm_shuffle_epi32::<0b10_11_00_01>(sums)));
     let sums = [sums as i16, (sums >> 16) as i16];
     let minus_128 = -128 * (i32::from(sums[0]) + i32::from(sums[1]));
-    let minus_32 = sums.map(|s| s.wrapping_mul(-32));
-    let mut cell = Cell { scale, minus_12: sums.map(|s| -12 * s), minus_128, minus_32, ..Cell::default() };
+    let mut cell = Cell { scale, back: Order::Halves.back(sums), minus_128, ..Cell::default() };
     // SAFETY: 32 bytes.
     unsafe { _mm256_storeu_si256(cell.q.as_mut_ptr().cast(), q) };
     cell
