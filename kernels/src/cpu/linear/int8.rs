@@ -16,6 +16,8 @@ use crate::cpu::cells::{CELL, Cell, HALF, Order, TILE};
 use crate::cpu::isa::{Isa, Level, versions};
 use crate::cpu::memory::Lines;
 use crate::cpu::shared::Split;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::x86;
 use crate::tensor::Matrix;
 
 /// Columns that share a scale.
@@ -35,6 +37,13 @@ pub(crate) struct Int8Tiles {
     weights: Lines,
     scales: Lines,
     looks: Vec<Looks>,
+}
+
+/// One tile's bytes, cell by cell.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile<'a> {
+    pub(crate) weights: &'a [[[u8; 64]; CELL_LINES]],
+    pub(crate) scales: &'a [[f16; ROWS]],
 }
 
 /// What is to be known of a tile where only the upper six bits of its weights are looked at.
@@ -117,29 +126,48 @@ impl Int8Tiles {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => {
                 assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
-                let weights = &self.weights.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
-                let scales = &self.scales.elements()[tile * self.cells..][..self.cells];
                 panel.resize(self.cells, PanelCell::ZERO);
                 // SAFETY: an `Isa` of this level exists only where the processor has these features.
-                unsafe { super::super::x86::avx2_narrow((weights, scales, &self.looks[tile]), panel, cells, out) }
+                unsafe { x86::avx2_narrow(self.tile(tile), &self.looks[tile], panel, cells, out) }
             }
             _ => self.multiply(isa, tile, cells, out),
         }
     }
 
+    fn tile(&self, tile: usize) -> Tile<'_> {
+        let weights = &self.weights.lines().as_chunks().0[tile * self.cells..][..self.cells];
+        Tile { weights, scales: &self.scales.elements()[tile * self.cells..][..self.cells] }
+    }
+
     /// Multiplies one row tile with a batch: `cells` are those of `out.len()` tokens.
     pub(crate) fn multiply(&self, isa: Isa, tile: usize, cells: &[Cell], out: &mut [Column]) {
         assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
-        let weights = &self.weights.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
-        let scales = &self.scales.elements()[tile * self.cells..][..self.cells];
+        let tile = self.tile(tile);
         match isa.0 {
-            Level::Portable => portable(weights, scales, cells, out),
+            Level::Portable => portable(tile, cells, out),
             // SAFETY: an `Isa` of this level exists only where the processor has these features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { super::super::x86::avx2_int8(weights, scales, cells, out) },
+            Level::Avx2 => unsafe { x86::avx2_int8(tile, cells, out) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { super::super::x86::avx512_int8(weights, scales, cells, out) },
+            Level::Avx512 => unsafe { x86::avx512_int8([tile], cells, [out]) },
+        }
+    }
+
+    /// Multiplies two tiles: where there are registers, they share loads.
+    pub(crate) fn multiply_two(&self, isa: Isa, [a, b]: [usize; 2], cells: &[Cell], [to_a, to_b]: [&mut [Column]; 2]) {
+        match isa.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => {
+                assert!(to_a.len() == to_b.len(), "two tiles of unequal size");
+                assert!(cells.len() == self.cells * to_a.len(), "cells do not match the matrix");
+                // SAFETY: an `Isa` of this level exists only where the processor has these features.
+                unsafe { x86::avx512_int8([self.tile(a), self.tile(b)], cells, [to_a, to_b]) };
+            }
+            _ => {
+                self.multiply(isa, a, cells, to_a);
+                self.multiply(isa, b, cells, to_b);
+            }
         }
     }
 }
@@ -207,17 +235,17 @@ impl Looks {
 }
 
 /// The specification of the integer kernels.
-fn portable(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    for (cells, out) in cells.chunks(scales.len() * TILE).zip(out.chunks_mut(TILE)) {
+fn portable(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
+    for (cells, out) in cells.chunks(tile.scales.len() * TILE).zip(out.chunks_mut(TILE)) {
         let tokens = out.len();
         for (token, column) in out.iter_mut().enumerate() {
             for (r, y) in column.iter_mut().enumerate() {
                 let mut acc = 0f32;
-                for (c, scales) in scales.iter().enumerate() {
+                for (c, scales) in tile.scales.iter().enumerate() {
                     let cell = &cells[c * tokens + token];
                     let mut dot = 0i32;
                     for (place, &q) in cell.q.iter().enumerate() {
-                        let w = weights[c * CELL_LINES + place / 4][r * 4 + place % 4] as i8;
+                        let w = tile.weights[c][place / 4][r * 4 + place % 4] as i8;
                         dot += i32::from(w) * i32::from(q);
                     }
                     acc = (dot as f32).mul_add(scales[r].to_f32() * cell.scale, acc);

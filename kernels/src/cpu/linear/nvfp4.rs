@@ -16,6 +16,8 @@ use crate::cpu::cells::{CELL, Cell, HALF, Order, TILE, cells_of};
 use crate::cpu::isa::{Isa, Level};
 use crate::cpu::memory::Lines;
 use crate::cpu::shared::Split;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::x86;
 
 /// Twice the E2M1 numbers, plus 12 to make them unsigned.
 const BIASED: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
@@ -35,13 +37,18 @@ pub(crate) struct Nvfp4Tiles {
     global: f32,
 }
 
-/// One tile's bytes.
+/// One tile's bytes, cell by cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile<'a> {
-    pub(crate) codes: &'a [[u8; 64]],
+    pub(crate) codes: &'a [[[u8; 64]; CELL_LINES]],
     pub(crate) scales: &'a [Scales],
     pub(crate) global: f32,
+    /// Tiles of the matrix from here to the one that comes next, if there is one.
+    pub(crate) ahead: usize,
 }
+
+/// A tile of a matrix.
+pub(crate) type TileOf<'a> = (&'a Nvfp4Tiles, usize);
 
 impl Nvfp4Tiles {
     /// Repacks row-major codes and scales; missing rows of the last tile are zero, and so is a missing half of the last cell.
@@ -75,9 +82,9 @@ impl Nvfp4Tiles {
         Self { cells, codes: packed, scales, global: global * unit.size() * 0.5 }
     }
 
-    fn tile(&self, tile: usize) -> Tile<'_> {
-        let codes = &self.codes.lines()[tile * self.cells * CELL_LINES..][..self.cells * CELL_LINES];
-        Tile { codes, scales: &self.scales.elements()[tile * self.cells..][..self.cells], global: self.global }
+    fn tile(&self, tile: usize, ahead: usize) -> Tile<'_> {
+        let codes = &self.codes.lines().as_chunks().0[tile * self.cells..][..self.cells];
+        Tile { codes, scales: &self.scales.elements()[tile * self.cells..][..self.cells], global: self.global, ahead }
     }
 
     /// Multiplies one row tile with a batch: `cells` are those of `out.len()` tokens.
@@ -89,29 +96,53 @@ impl Nvfp4Tiles {
         panel: &mut Vec<PanelCell>,
         out: &mut [Column],
     ) {
-        let t = self.tile(tile);
+        let t = self.tile(tile, 1);
         assert!(cells.len() == self.cells * out.len(), "cells do not match the matrix");
+        // With several token tiles it pays to decode the weights once.
+        let many = out.len() > TILE;
+        if many && isa.0 != Level::Portable {
+            panel.resize(self.cells, PanelCell::ZERO);
+        }
         match isa.0 {
             Level::Portable => portable(t, cells, out),
-            // With several token tiles it pays to decode the weights once.
+            // SAFETY: an `Isa` of this level exists only where the processor has these features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 if out.len() > TILE => {
-                panel.resize(self.cells, PanelCell::ZERO);
+            Level::Avx2 if many => unsafe { x86::avx2::nvfp4_panel(t, panel, cells, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { x86::avx2::nvfp4(t, cells, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 if many => unsafe { x86::avx512::nvfp4_panel([t], panel, cells, [out]) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { x86::avx512::nvfp4(t, cells, out) },
+        }
+    }
+
+    /// Multiplies two tiles, of one matrix or of two that are as wide: where there are registers, they share loads.
+    pub(crate) fn multiply_two(
+        isa: Isa,
+        [a, b]: [TileOf<'_>; 2],
+        cells: &[Cell],
+        panel: &mut Vec<PanelCell>,
+        [to_a, to_b]: [&mut [Column]; 2],
+    ) {
+        match isa.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 if to_a.len() > TILE => {
+                assert!(a.0.cells == b.0.cells && to_a.len() == to_b.len(), "two tiles of unequal size");
+                assert!(cells.len() == a.0.cells * to_a.len(), "cells do not match the matrix");
+                let ahead = if std::ptr::eq(a.0, b.0) { 2 } else { 1 };
+                let tiles = [a, b].map(|(matrix, tile)| matrix.tile(tile, ahead));
+                panel.resize(2 * a.0.cells, PanelCell::ZERO);
                 // SAFETY: an `Isa` of this level exists only where the processor has these features.
-                unsafe { super::super::x86::avx2::nvfp4_panel(t, panel, cells, out) };
+                unsafe { x86::avx512::nvfp4_panel(tiles, panel, cells, [to_a, to_b]) };
             }
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { super::super::x86::avx2::nvfp4(t, cells, out) },
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 if out.len() > TILE => {
-                panel.resize(self.cells, PanelCell::ZERO);
-                // SAFETY: as above.
-                unsafe { super::super::x86::avx512::nvfp4_panel(t, panel, cells, out) };
+            _ => {
+                a.0.multiply(isa, a.1, cells, panel, to_a);
+                b.0.multiply(isa, b.1, cells, panel, to_b);
             }
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { super::super::x86::avx512::nvfp4(t, cells, out) },
         }
     }
 }
@@ -191,9 +222,10 @@ fn portable(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
                     let cell = &cells[c * tokens + token];
                     let mut dot = [0i32; 2];
                     for (place, &q) in cell.q.iter().enumerate() {
-                        let byte = tile.codes[c * CELL_LINES + place % 16 / 4][r * 4 + place % 4];
+                        let byte = tile.codes[c][place % 16 / 4][r * 4 + place % 4];
                         let code = if place < 16 { byte & 15 } else { byte >> 4 };
-                        dot[Order::Halves.column(place) / HALF] += (i32::from(BIASED[code as usize]) - 12) * i32::from(q);
+                        dot[Order::Halves.column(place) / HALF] +=
+                            (i32::from(BIASED[code as usize]) - 12) * i32::from(q);
                     }
                     let sum = dot[0] * integer(scales[2 * r]) + dot[1] * integer(scales[2 * r + 1]);
                     acc = (sum as f32).mul_add(cell.scale, acc);
@@ -236,8 +268,11 @@ mod tests {
         }
         let mut out = vec![Vec::new(); n];
         for tile in 0..rows.div_ceil(ROWS) {
-            let mut columns = vec![[f32::NAN; ROWS]; n];
-            w.multiply(isa, tile, &cells, &mut Vec::new(), &mut columns);
+            let [mut columns, mut alone, mut other] = [[f32::NAN; ROWS]; 3].map(|column| vec![column; n]);
+            w.multiply(isa, tile, &cells, &mut Vec::new(), &mut alone);
+            let both = [(&w, tile), (&w, rows.div_ceil(ROWS) - 1 - tile)];
+            Nvfp4Tiles::multiply_two(isa, both, &cells, &mut Vec::new(), [&mut columns, &mut other]);
+            assert!(columns == alone, "{isa:?}: tile {tile} in a pair differs");
             let width = ROWS.min(rows - tile * ROWS);
             out.iter_mut().zip(columns).for_each(|(o, c)| o.extend(c[..width].iter().map(|v| v.to_bits())));
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::largest::Largest;
-use super::nvfp4::PanelCell;
+use super::nvfp4::{Nvfp4Tiles, PanelCell};
 use super::{Column, Part, ROWS, Rounding, Stack, Tiles};
 use crate::cpu::cells::{Cell, TILE, cells_of};
 use crate::cpu::isa::Isa;
@@ -97,7 +97,9 @@ impl Loop<'_> {
         self.threads.run(chunks, &|worker, chunk| {
             // SAFETY: each worker has its own scratch and runs one chunk at a time.
             let scratch = unsafe { &mut scratch.part(worker, 1)[0] };
-            let share = tiles * chunk / chunks..tiles * (chunk + 1) / chunks;
+            // Tiles are multiplied in pairs.
+            let edge = |chunk: usize| if chunk < chunks { (tiles * chunk / chunks).next_multiple_of(2) } else { tiles };
+            let share = edge(chunk)..edge(chunk + 1);
             for first in (0..rows).step_by(TOKEN_BLOCK) {
                 job(scratch, share.clone(), first..rows.min(first + TOKEN_BLOCK));
             }
@@ -112,15 +114,26 @@ impl Loop<'_> {
         self.split(tiles, x.rows, &|scratch, share, rows| {
             let (mut tile_base, mut row_base) = (0, 0);
             let Scratch { panels, columns, .. } = scratch;
-            columns.resize(rows.len(), [0.0; ROWS]);
+            columns.resize(2 * rows.len(), [0.0; ROWS]);
+            let (first, second) = columns.split_at_mut(rows.len());
             for part in &w.parts {
                 let x = part.input(x, &rounded);
                 let from = share.start.clamp(tile_base, tile_base + part.tiles());
                 let to = share.end.clamp(tile_base, tile_base + part.tiles());
-                for tile in from - tile_base..to - tile_base {
-                    part.tile((isa, tile), x, rows.clone(), panels, columns);
+                let place = |tile| {
                     let width = ROWS.min(part.rows - tile * ROWS);
-                    put(Place { row: rows.start, at: row_base + tile * ROWS, width }, columns);
+                    Place { row: rows.start, at: row_base + tile * ROWS, width }
+                };
+                let (mut tiles, end) = (from - tile_base, to - tile_base);
+                while tiles + 1 < end {
+                    two(isa, [(part, tiles), (part, tiles + 1)], [x; 2], &rows, panels, [&mut *first, &mut *second]);
+                    put(place(tiles), first);
+                    put(place(tiles + 1), second);
+                    tiles += 2;
+                }
+                if tiles < end {
+                    part.tile((isa, tiles), x, rows.clone(), panels, first);
+                    put(place(tiles), first);
                 }
                 tile_base += part.tiles();
                 row_base += part.rows;
@@ -141,14 +154,44 @@ impl Loop<'_> {
             pairs.resize(rows.len(), [0.0; 2 * ROWS]);
             for pair in share {
                 for tile in 2 * pair..gate.tiles().min(2 * pair + 2) {
-                    gate.tile((isa, tile), for_gate, rows.clone(), panels, gates);
-                    up.tile((isa, tile), for_up, rows.clone(), panels, columns);
+                    two(
+                        isa,
+                        [(gate, tile), (up, tile)],
+                        [for_gate, for_up],
+                        &rows,
+                        panels,
+                        [&mut *gates, &mut *columns],
+                    );
                     combine(isa, gates, columns, limit, tile % 2, pairs);
                 }
                 let at = pair * 2 * ROWS;
                 put(Place { row: rows.start, at, width: (2 * ROWS).min(gate.rows - at) }, pairs);
             }
         });
+    }
+}
+
+/// Multiplies two tiles, of one part or of two that are as wide, with rows `range`, whose start is a multiple of a token tile.
+pub(super) fn two(
+    isa: Isa,
+    [(a, i), (b, j)]: [(&Part, usize); 2],
+    [for_a, for_b]: [Input<'_>; 2],
+    range: &Range<usize>,
+    panels: &mut Panels,
+    [to_a, to_b]: [&mut [Column]; 2],
+) {
+    match (&a.tiles, &b.tiles) {
+        (Tiles::Nvfp4(v), Tiles::Nvfp4(w)) => {
+            let cells = a.cells(for_a, range.clone());
+            Nvfp4Tiles::multiply_two(isa, [(v, i), (w, j)], cells, &mut panels.integers, [to_a, to_b]);
+        }
+        (Tiles::Int8(v), Tiles::Int8(w)) if std::ptr::eq(v, w) => {
+            v.multiply_two(isa, [i, j], a.cells(for_a, range.clone()), [to_a, to_b]);
+        }
+        _ => {
+            a.tile((isa, i), for_a, range.clone(), panels, to_a);
+            b.tile((isa, j), for_b, range.clone(), panels, to_b);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Colum
     let mut acc = [[_mm256_setzero_ps(); 2]; M];
     // Written out, the loop of two tokens spills and takes twice the time; that of one does not.
     let steps = if M == 2 { opaque(4) } else { 4 };
-    let groups = tile.codes.as_chunks::<4>().0.iter().zip(tile.scales);
+    let groups = tile.codes.iter().zip(tile.scales);
     for ((lines, scales), cells) in groups.zip(cells.as_chunks::<M>().0) {
         let mut sums = first_sums::<M, 12>(cells);
         prefetch(scales, AHEAD * size_of::<Scales>() / size_of_val(lines));
@@ -64,20 +64,21 @@ pub(super) fn prefetch<T>(from: &T, ahead: usize) {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn nvfp4_panel(tile: Tile<'_>, panel: &mut [PanelCell], cells: &[Cell], out: &mut [Column]) {
     // The next tile's codes come from memory while this one is multiplied: asked for here, they would be too many at once.
-    for ((lines, scales), to) in tile.codes.as_chunks::<4>().0.iter().zip(tile.scales).zip(&mut *panel) {
+    for ((lines, scales), to) in tile.codes.iter().zip(tile.scales).zip(&mut *panel) {
         for (p, line) in lines.iter().enumerate() {
             let [low, high] = decode(line);
             store_pair(&mut to.weights[p], low);
             store_pair(&mut to.weights[p + 4], high);
         }
-        prefetch(scales, size_of_val(tile.scales));
+        prefetch(scales, tile.ahead * size_of_val(tile.scales));
         let scales = decode_scales(scales);
         for (to, scales) in to.scales.iter_mut().zip(scales) {
             // SAFETY: sixteen 16-bit numbers are 32 bytes.
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), scales) };
         }
     }
-    multiply_panel::<12, 2>(panel, tile.global, tile.codes.as_ptr_range().end, cells, out);
+    let next = tile.codes.as_ptr().wrapping_add(tile.ahead * tile.codes.len());
+    multiply_panel::<12, 2>(panel, tile.global, next.cast(), cells, out);
 }
 
 /// Multiplies weights that are `BIAS` too large with any number of tokens. Meanwhile `next` comes from memory, `NEXT` lines a cell.

@@ -2,33 +2,31 @@
 
 use std::arch::x86_64::*;
 
-use half::f16;
-
 use super::AHEAD;
 use super::avx2::{broadcast, load_pair, pin, prefetch, store};
 use crate::cpu::cells::{Cell, TILE};
-use crate::cpu::linear::{Column, ROWS};
+use crate::cpu::linear::Column;
+use crate::cpu::linear::int8::Tile;
 
 /// int8 tile times any number of tokens; see `linear/int8.rs`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    debug_assert_eq!(weights.len(), scales.len() * 8);
-    for (cells, out) in cells.chunks(scales.len() * TILE).zip(out.chunks_mut(TILE)) {
+pub(crate) fn int8(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
+    for (cells, out) in cells.chunks(tile.scales.len() * TILE).zip(out.chunks_mut(TILE)) {
         match out.len() {
-            1 => int8_tokens::<1>(weights, scales, cells, out),
-            2 => int8_tokens::<2>(weights, scales, cells, out),
-            3 => int8_tokens::<3>(weights, scales, cells, out),
-            _ => int8_tokens::<4>(weights, scales, cells, out),
+            1 => int8_tokens::<1>(tile, cells, out),
+            2 => int8_tokens::<2>(tile, cells, out),
+            3 => int8_tokens::<3>(tile, cells, out),
+            _ => int8_tokens::<4>(tile, cells, out),
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
+fn int8_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
     let ones = _mm256_set1_epi16(1);
     let mut acc = [[_mm256_setzero_ps(); 2]; M];
-    for ((lines, scales), cells) in weights.as_chunks::<8>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
+    for ((lines, scales), cells) in tile.weights.iter().zip(tile.scales).zip(cells.as_chunks::<M>().0) {
         let mut dots = [[_mm256_setzero_si256(); 2]; M];
         for (g, line) in lines.iter().enumerate() {
             prefetch(line, AHEAD);

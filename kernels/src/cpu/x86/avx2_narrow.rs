@@ -2,24 +2,17 @@
 
 use std::arch::x86_64::*;
 
-use half::f16;
-
 use super::avx2::{load_pair, multiply_panel, store_pair};
 use crate::cpu::cells::Cell;
-use crate::cpu::linear::int8::Looks;
+use crate::cpu::linear::Column;
+use crate::cpu::linear::int8::{Looks, Tile};
 use crate::cpu::linear::nvfp4::PanelCell;
-use crate::cpu::linear::{Column, ROWS};
 
 /// Takes the upper bits of a tile and multiplies them with any number of tokens; see `linear/int8.rs`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn narrow(
-    (weights, scales, looks): (&[[u8; 64]], &[[f16; ROWS]], &Looks),
-    panel: &mut [PanelCell],
-    cells: &[Cell],
-    out: &mut [Column],
-) {
+pub(crate) fn narrow(tile: Tile<'_>, looks: &Looks, panel: &mut [PanelCell], cells: &[Cell], out: &mut [Column]) {
     let by = _mm256_set1_ps(4.0 / looks.unit);
-    for ((lines, scales), to) in weights.as_chunks::<8>().0.iter().zip(scales).zip(&mut *panel) {
+    for ((lines, scales), to) in tile.weights.iter().zip(tile.scales).zip(&mut *panel) {
         for (line, to) in lines.iter().zip(&mut to.weights) {
             // The next tile comes from memory while this one is multiplied.
             let [a, b] = load_pair(line);
@@ -35,7 +28,7 @@ pub(crate) fn narrow(
             }
         }
     }
-    multiply_panel::<32, 2>(panel, looks.unit, weights.as_ptr_range().end, cells, out);
+    multiply_panel::<32, 2>(panel, looks.unit, tile.weights.as_ptr_range().end.cast(), cells, out);
 }
 
 /// `(w + 128 + 2) / 4`, at most 63: 32 more than a quarter of the weight.

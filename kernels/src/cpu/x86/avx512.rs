@@ -2,6 +2,8 @@
 //!
 //! A lane of 32 bits belongs to a row and a half of the cell, so that one broadcast of eight bytes brings a token's numbers for eight
 //! rows. Both registers of sums fit in 16 bits: packed, they meet their scales in one instruction, which leaves rows in order.
+//!
+//! Processors load one such register a cycle and multiply two (measured on Ice Lake), so a broadcast serves two tiles where it can.
 
 use std::arch::x86_64::*;
 
@@ -10,8 +12,10 @@ use crate::cpu::cells::{Cell, TILE};
 use crate::cpu::linear::Column;
 use crate::cpu::linear::nvfp4::{PanelCell, Scales, Tile};
 
-/// Sums of eight rows and of the other eight, for `M` tokens.
-type Both<const M: usize> = [[__m512i; 2]; M];
+/// For `M` tokens and `R` tiles: sums of eight rows and of the other eight.
+type Sums<const M: usize, const R: usize> = [[[__m512i; 2]; R]; M];
+/// Results so far.
+type Results<const M: usize, const R: usize> = [[__m512; R]; M];
 
 /// NVFP4 tile times up to four tokens; see `linear/nvfp4.rs`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
@@ -27,72 +31,103 @@ pub(crate) fn nvfp4(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn nvfp4_tokens<const M: usize>(tile: Tile<'_>, cells: &[Cell], out: &mut [Column]) {
-    let mut acc = [_mm512_setzero_ps(); M];
-    let groups = tile.codes.as_chunks::<4>().0.iter().zip(tile.scales);
-    for ((lines, scales), cells) in groups.zip(cells.as_chunks::<M>().0) {
+    let mut acc = [[_mm512_setzero_ps()]; M];
+    for ((lines, scales), cells) in tile.codes.iter().zip(tile.scales).zip(cells.as_chunks::<M>().0) {
         prefetch(scales, AHEAD * size_of::<Scales>() / size_of_val(lines));
         let mut sums = first_sums(cells);
         for (p, line) in lines.iter().enumerate() {
             prefetch(line, AHEAD);
-            add_products(&mut sums, decode(line), cells, p);
+            add_products(&mut sums, &[decode(line)], cells, p);
         }
-        scale_sums(&mut acc, &sums, decode_scales(scales), cells);
+        scale_sums(&mut acc, &sums, &[decode_scales(scales)], cells);
     }
-    store(&acc, tile.global, out);
+    store(&acc, 0, tile.global, out);
 }
 
-/// Decodes a tile and multiplies it with any number of tokens.
+/// Decodes `R` tiles of as many columns and multiplies them with any number of tokens. A cell's tiles lie side by side in `panel`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub(crate) fn nvfp4_panel(tile: Tile<'_>, panel: &mut [PanelCell], cells: &[Cell], out: &mut [Column]) {
-    for ((lines, scales), to) in tile.codes.as_chunks::<4>().0.iter().zip(tile.scales).zip(&mut *panel) {
-        for (line, to) in lines.iter().zip(to.weights.as_chunks_mut::<2>().0) {
-            for (to, weights) in to.iter_mut().zip(decode(line)) {
-                // SAFETY: 64 bytes.
-                unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), weights) };
-            }
+pub(crate) fn nvfp4_panel<const R: usize>(
+    tiles: [Tile<'_>; R],
+    panel: &mut [PanelCell],
+    cells: &[Cell],
+    mut out: [&mut [Column]; R],
+) {
+    let panel = panel.as_chunks_mut::<R>().0;
+    for (c, to) in panel.iter_mut().enumerate() {
+        for r in 0..R {
+            decode_cell(tiles[r], c, &mut to[r]);
         }
-        prefetch(scales, size_of_val(tile.scales));
-        // SAFETY: 32 16-bit numbers are 64 bytes.
-        unsafe { _mm512_storeu_si512(to.scales.as_mut_ptr().cast(), decode_scales(scales)) };
     }
-    let next = tile.codes.as_ptr_range().end;
-    for (i, (cells, out)) in cells.chunks(panel.len() * TILE).zip(out.chunks_mut(TILE)).enumerate() {
-        // Two token tiles ask for all of the next tile's codes, two lines a cell. The others ask again, which costs next to nothing.
-        let next = next.wrapping_add(i % 2 * panel.len() * 2);
-        match out.len() {
-            1 => panel_tokens::<1>(panel, tile.global, next, cells, out),
-            2 => panel_tokens::<2>(panel, tile.global, next, cells, out),
-            3 => panel_tokens::<3>(panel, tile.global, next, cells, out),
-            _ => panel_tokens::<4>(panel, tile.global, next, cells, out),
+    let tokens = out[0].len();
+    for (i, cells) in cells.chunks(panel.len() * TILE).enumerate() {
+        let these = i * TILE..tokens.min((i + 1) * TILE);
+        let out = out.each_mut().map(|out| &mut out[these.clone()]);
+        // Two token tiles ask for all of the next tiles' codes, two lines a cell. The others ask again, which costs next to nothing.
+        let turn = i % 2 * 2;
+        match these.len() {
+            1 => panel_tokens::<1, R>(&tiles, panel, turn, cells, out),
+            2 => panel_tokens::<2, R>(&tiles, panel, turn, cells, out),
+            3 => panel_tokens::<3, R>(&tiles, panel, turn, cells, out),
+            _ => panel_tokens::<4, R>(&tiles, panel, turn, cells, out),
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn panel_tokens<const M: usize>(
-    panel: &[PanelCell],
-    factor: f32,
-    next: *const [u8; 64],
+fn decode_cell(tile: Tile<'_>, c: usize, to: &mut PanelCell) {
+    for (line, to) in tile.codes[c].iter().zip(to.weights.as_chunks_mut::<2>().0) {
+        for (to, weights) in to.iter_mut().zip(decode(line)) {
+            // SAFETY: 64 bytes.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), weights) };
+        }
+    }
+    prefetch(&tile.scales[c], tile.ahead * size_of_val(tile.scales));
+    // SAFETY: 32 16-bit numbers are 64 bytes.
+    unsafe { _mm512_storeu_si512(to.scales.as_mut_ptr().cast(), decode_scales(&tile.scales[c])) };
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn panel_tokens<const M: usize, const R: usize>(
+    tiles: &[Tile<'_>; R],
+    panel: &[[PanelCell; R]],
+    turn: usize,
     cells: &[Cell],
-    out: &mut [Column],
+    out: [&mut [Column]; R],
 ) {
-    let mut acc = [_mm512_setzero_ps(); M];
+    let mut next = [std::ptr::null::<[u8; 64]>(); R];
+    for r in 0..R {
+        let ahead = tiles[r].ahead * tiles[r].codes.len();
+        next[r] = tiles[r].codes.as_ptr().wrapping_add(ahead).cast::<[u8; 64]>().wrapping_add(turn * panel.len());
+    }
+    let mut acc = [[_mm512_setzero_ps(); R]; M];
     for (c, (block, cells)) in panel.iter().zip(cells.as_chunks::<M>().0).enumerate() {
-        for line in 0..2 {
-            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(c * 2 + line).cast());
+        for r in 0..R {
+            for line in 0..2 {
+                _mm_prefetch::<_MM_HINT_T0>(next[r].wrapping_add(c * 2 + line).cast());
+            }
         }
         let mut sums = first_sums(cells);
-        for (p, [a, b]) in block.weights.as_chunks::<2>().0.iter().enumerate() {
-            // SAFETY: 64 bytes each.
-            let weights = unsafe { [_mm512_loadu_si512(a.as_ptr().cast()), _mm512_loadu_si512(b.as_ptr().cast())] };
-            add_products(&mut sums, weights, cells, p);
+        for p in 0..4 {
+            let mut weights = [[_mm512_setzero_si512(); 2]; R];
+            for r in 0..R {
+                let [a, b] = &block[r].weights.as_chunks::<2>().0[p];
+                // SAFETY: 64 bytes each.
+                weights[r] = unsafe { [_mm512_loadu_si512(a.as_ptr().cast()), _mm512_loadu_si512(b.as_ptr().cast())] };
+            }
+            add_products(&mut sums, &weights, cells, p);
         }
-        // SAFETY: 32 16-bit numbers are 64 bytes.
-        let scales = unsafe { _mm512_loadu_si512(block.scales.as_ptr().cast()) };
-        scale_sums(&mut acc, &sums, scales, cells);
+        let mut scales = [_mm512_setzero_si512(); R];
+        for r in 0..R {
+            // SAFETY: 32 16-bit numbers are 64 bytes.
+            scales[r] = unsafe { _mm512_loadu_si512(block[r].scales.as_ptr().cast()) };
+        }
+        scale_sums(&mut acc, &sums, &scales, cells);
     }
-    store(&acc, factor, out);
+    for r in 0..R {
+        store(&acc, r, tiles[r].global, &mut *out[r]);
+    }
 }
 
 /// Asks for the cache line that lies `ahead` bytes behind the beginning of `from`, if there is one.
@@ -105,10 +140,10 @@ pub(super) fn prefetch<T>(from: &T, ahead: usize) {
 /// What takes back the bias, which every sum begins with.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn first_sums<const M: usize>(cells: &[Cell; M]) -> Both<M> {
-    let mut sums = [[_mm512_setzero_si512(); 2]; M];
+fn first_sums<const M: usize, const R: usize>(cells: &[Cell; M]) -> Sums<M, R> {
+    let mut sums = [[[_mm512_setzero_si512(); 2]; R]; M];
     for t in 0..M {
-        sums[t] = [eight_bytes(cells[t].back.as_ptr().cast()); 2];
+        sums[t] = [[eight_bytes(cells[t].back.as_ptr().cast()); 2]; R];
     }
     sums
 }
@@ -116,11 +151,31 @@ fn first_sums<const M: usize>(cells: &[Cell; M]) -> Both<M> {
 /// Adds the products of eight places of the cells, four columns of either half.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn add_products<const M: usize>(sums: &mut Both<M>, weights: [__m512i; 2], cells: &[Cell; M], p: usize) {
+fn add_products<const M: usize, const R: usize>(
+    sums: &mut Sums<M, R>,
+    weights: &[[__m512i; 2]; R],
+    cells: &[Cell; M],
+    p: usize,
+) {
     for t in 0..M {
         let q = eight_bytes(cells[t].q[8 * p..8 * p + 8].as_ptr().cast());
-        for rows in 0..2 {
-            sums[t][rows] = _mm512_dpbusd_epi32(sums[t][rows], weights[rows], q);
+        for r in 0..R {
+            for rows in 0..2 {
+                sums[t][r][rows] = _mm512_dpbusd_epi32(sums[t][r][rows], weights[r][rows], q);
+            }
+        }
+    }
+    pin(sums.as_flattened_mut().as_flattened_mut());
+}
+
+/// Keeps the order of places as it is written: else the compiler puts one chain of additions behind the other, and spills.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub(super) fn pin(sums: &mut [__m512i]) {
+    for value in sums {
+        // SAFETY: no instruction at all.
+        unsafe {
+            std::arch::asm!("/* {} */", inout(zmm_reg) * value, options(pure, nomem, nostack, preserves_flags));
         }
     }
 }
@@ -128,11 +183,18 @@ fn add_products<const M: usize>(sums: &mut Both<M>, weights: [__m512i; 2], cells
 /// `acc += float(sum of halves, each times its scale) * act_scale`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn scale_sums<const M: usize>(acc: &mut [__m512; M], sums: &Both<M>, scales: __m512i, cells: &[Cell; M]) {
+fn scale_sums<const M: usize, const R: usize>(
+    acc: &mut Results<M, R>,
+    sums: &Sums<M, R>,
+    scales: &[__m512i; R],
+    cells: &[Cell; M],
+) {
     for t in 0..M {
-        let both = _mm512_packs_epi32(sums[t][0], sums[t][1]);
-        let sum = _mm512_cvtepi32_ps(_mm512_madd_epi16(both, scales));
-        acc[t] = _mm512_fmadd_ps(sum, _mm512_set1_ps(cells[t].scale), acc[t]);
+        let by = _mm512_set1_ps(cells[t].scale);
+        for r in 0..R {
+            let both = _mm512_packs_epi32(sums[t][r][0], sums[t][r][1]);
+            acc[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(both, scales[r])), by, acc[t][r]);
+        }
     }
 }
 
@@ -168,12 +230,12 @@ fn eight_bytes(from: *const i64) -> __m512i {
     _mm512_set1_epi64(unsafe { from.read_unaligned() })
 }
 
-/// Results, times `factor`.
+/// Results of tile `r`, times `factor`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub(super) fn store<const M: usize>(acc: &[__m512; M], factor: f32, out: &mut [Column]) {
+pub(super) fn store<const M: usize, const R: usize>(acc: &Results<M, R>, r: usize, factor: f32, out: &mut [Column]) {
     for (column, acc) in out.iter_mut().zip(acc) {
         // SAFETY: a column is sixteen floats.
-        unsafe { _mm512_storeu_ps(column.as_mut_ptr(), _mm512_mul_ps(*acc, _mm512_set1_ps(factor))) };
+        unsafe { _mm512_storeu_ps(column.as_mut_ptr(), _mm512_mul_ps(acc[r], _mm512_set1_ps(factor))) };
     }
 }

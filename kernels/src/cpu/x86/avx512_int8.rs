@@ -2,53 +2,67 @@
 
 use std::arch::x86_64::*;
 
-use half::f16;
-
 use super::AHEAD;
-use super::avx512::{prefetch, store};
+use super::avx512::{pin, prefetch, store};
 use crate::cpu::cells::{CELL, Cell, TILE};
-use crate::cpu::linear::{Column, ROWS};
+use crate::cpu::linear::Column;
+use crate::cpu::linear::int8::Tile;
 
-/// int8 tile times any number of tokens; see `linear/int8.rs`.
+/// `R` int8 tiles of a matrix times any number of tokens; see `linear/int8.rs`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub(crate) fn int8(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    debug_assert_eq!(weights.len(), scales.len() * 8);
-    for (cells, out) in cells.chunks(scales.len() * TILE).zip(out.chunks_mut(TILE)) {
-        match out.len() {
-            1 => int8_tokens::<1>(weights, scales, cells, out),
-            2 => int8_tokens::<2>(weights, scales, cells, out),
-            3 => int8_tokens::<3>(weights, scales, cells, out),
-            _ => int8_tokens::<4>(weights, scales, cells, out),
+pub(crate) fn int8<const R: usize>(tiles: [Tile<'_>; R], cells: &[Cell], mut out: [&mut [Column]; R]) {
+    let tokens = out[0].len();
+    for (i, cells) in cells.chunks(tiles[0].scales.len() * TILE).enumerate() {
+        let these = i * TILE..tokens.min((i + 1) * TILE);
+        let out = out.each_mut().map(|out| &mut out[these.clone()]);
+        match these.len() {
+            1 => int8_tokens::<1, R>(tiles, cells, out),
+            2 => int8_tokens::<2, R>(tiles, cells, out),
+            3 => int8_tokens::<3, R>(tiles, cells, out),
+            _ => int8_tokens::<4, R>(tiles, cells, out),
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn int8_tokens<const M: usize>(weights: &[[u8; 64]], scales: &[[f16; ROWS]], cells: &[Cell], out: &mut [Column]) {
-    let mut acc = [_mm512_setzero_ps(); M];
-    for ((lines, scales), cells) in weights.as_chunks::<8>().0.iter().zip(scales).zip(cells.as_chunks::<M>().0) {
-        let mut dots = [_mm512_setzero_si512(); M];
+fn int8_tokens<const M: usize, const R: usize>(tiles: [Tile<'_>; R], cells: &[Cell], out: [&mut [Column]; R]) {
+    let mut acc = [[_mm512_setzero_ps(); R]; M];
+    for (c, cells) in cells.as_chunks::<M>().0.iter().enumerate() {
+        let mut dots = [[_mm512_setzero_si512(); R]; M];
         for t in 0..M {
-            dots[t] = _mm512_set1_epi32(cells[t].minus_128);
+            dots[t] = [_mm512_set1_epi32(cells[t].minus_128); R];
         }
-        prefetch(scales, AHEAD * size_of_val(scales) / size_of_val(lines));
-        for (g, line) in lines.iter().enumerate() {
-            prefetch(line, AHEAD);
-            // SAFETY: a line is 64 bytes.
-            let w = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+        for g in 0..8 {
+            let mut w = [_mm512_setzero_si512(); R];
+            for r in 0..R {
+                let line = &tiles[r].weights[c][g];
+                prefetch(line, AHEAD);
+                // SAFETY: a line is 64 bytes.
+                w[r] = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+            }
             for t in 0..M {
-                dots[t] = _mm512_dpbusd_epi32(dots[t], w, _mm512_set1_epi32(quads(&cells[t])[g]));
+                let q = _mm512_set1_epi32(quads(&cells[t])[g]);
+                for r in 0..R {
+                    dots[t][r] = _mm512_dpbusd_epi32(dots[t][r], w[r], q);
+                }
+            }
+            pin(dots.as_flattened_mut());
+        }
+        for r in 0..R {
+            let scales = &tiles[r].scales[c];
+            prefetch(scales, AHEAD / 16);
+            // SAFETY: sixteen halves are 32 bytes.
+            let scale = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) });
+            for t in 0..M {
+                let by = _mm512_mul_ps(scale, _mm512_set1_ps(cells[t].scale));
+                acc[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[t][r]), by, acc[t][r]);
             }
         }
-        // SAFETY: sixteen halves are 32 bytes.
-        let scale = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) });
-        for t in 0..M {
-            let by = _mm512_mul_ps(scale, _mm512_set1_ps(cells[t].scale));
-            acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[t]), by, acc[t]);
-        }
     }
-    store(&acc, 1.0, out);
+    for (r, out) in out.into_iter().enumerate() {
+        store(&acc, r, 1.0, out);
+    }
 }
 
 /// The numbers of a cell, four together.
