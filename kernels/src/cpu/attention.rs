@@ -122,7 +122,10 @@ fn heads_body<E: Element, const G: usize>(
             let mut masked = [f32::NEG_INFINITY; STEP];
             let sees = if g < short { by_all } else { seen };
             for t in 0..STEP {
-                masked[t] = if t < sees { scores[g][t] * scale } else { f32::NEG_INFINITY };
+                masked[t] = scores[g][t] * scale;
+            }
+            if sees < STEP {
+                masked[sees..].fill(f32::NEG_INFINITY);
             }
             let best = max(masked);
             let new = if best > top[g] { best } else { top[g] };

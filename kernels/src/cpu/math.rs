@@ -7,28 +7,33 @@ pub(crate) type Lanes = [f32; LANES];
 
 /// Adds the lanes pairwise: distance 8, 4, 2, 1.
 #[inline(always)]
-pub(crate) fn sum(mut v: Lanes) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            v[i] += v[i + half];
-        }
-        half /= 2;
+pub(crate) fn sum(v: Lanes) -> f32 {
+    let [mut a, mut b] = [[0.0; 8], [0.0; 8]];
+    for i in 0..8 {
+        a[i] = v[i] + v[i + 8];
     }
-    v[0]
+    for i in 0..4 {
+        b[i] = a[i] + a[i + 4];
+    }
+    (b[0] + b[2]) + (b[1] + b[3])
 }
 
 /// The largest lane.
 #[inline(always)]
-pub(crate) fn max(mut v: Lanes) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            v[i] = if v[i] > v[i + half] { v[i] } else { v[i + half] };
-        }
-        half /= 2;
+pub(crate) fn max(v: Lanes) -> f32 {
+    let [mut a, mut b] = [[0.0; 8], [0.0; 8]];
+    for i in 0..8 {
+        a[i] = larger(v[i], v[i + 8]);
     }
-    v[0]
+    for i in 0..4 {
+        b[i] = larger(a[i], a[i + 4]);
+    }
+    larger(larger(b[0], b[2]), larger(b[1], b[3]))
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
 }
 
 /// `e^x` within 2 units in the last place; below -87.3 it is 0, above 88 it stays at `e^88`.
