@@ -62,9 +62,6 @@ impl Int8Tiles {
     pub(crate) fn quantize(packer: &mut Packer<'_>, m: &Matrix) -> Self {
         let (cells, isa, order) = (m.cols / GROUP, packer.isa, Order::of(packer.isa));
         let tiles = m.rows.div_ceil(ROWS);
-        // VNNI multiplies unsigned bytes: adding 128 flips the top bit.
-        let bias = if order == Order::Quads { 0x80 } else { 0 };
-        let columns: [usize; CELL] = std::array::from_fn(|place| order.column(place));
         let mut weights = packer.arena.zeros(tiles * cells * ROWS * CELL);
         let mut scales = packer.arena.zeros(tiles * cells * size_of::<[f16; ROWS]>());
         let mut looks = vec![Looks { unit: 1.0, missed: [0.0; ROWS] }; tiles];
@@ -86,8 +83,8 @@ impl Int8Tiles {
                     for (sum, square) in squares[r].iter_mut().zip([area * missed, upper, area * all]) {
                         *sum += square;
                     }
-                    for (line, columns) in lines.iter_mut().zip(columns.as_chunks::<4>().0) {
-                        line[4 * r..][..4].copy_from_slice(&columns.map(|k| q[k % CELL] ^ bias));
+                    for (line, four) in lines.iter_mut().zip(in_places(order, &q).as_chunks::<4>().0) {
+                        line.as_chunks_mut().0[r] = *four;
                     }
                 }
             }
@@ -169,6 +166,15 @@ impl Int8Tiles {
                 self.multiply(isa, b, cells, to_b);
             }
         }
+    }
+}
+
+/// Weights of a row in the places of a cell. VNNI multiplies unsigned bytes: adding 128 flips the top bit.
+fn in_places(order: Order, q: &[u8; GROUP]) -> [u8; CELL] {
+    // Orders are told apart outside the loops, whose shuffles are then known to the compiler.
+    match order {
+        Order::Quads => std::array::from_fn(|place| q[Order::Quads.column(place)] ^ 0x80),
+        Order::Halves => std::array::from_fn(|place| q[Order::Halves.column(place)]),
     }
 }
 

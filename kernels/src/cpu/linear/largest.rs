@@ -6,7 +6,7 @@
 //! among equals. Of 49,152 tokens of SmolLM2 some 20 are left (10 to 30 on average, by text).
 
 use super::int8::Int8Tiles;
-use super::run::{Input, Loop, Scratch, two};
+use super::run::{Input, Loop, Scratch};
 use super::{Column, Part, ROWS, Stack, Tiles};
 use crate::cpu::cells::{Cell, cell_index, cells_of};
 use crate::cpu::isa::versions;
@@ -119,27 +119,14 @@ impl Loop<'_> {
         let isa = self.isa;
         self.split(part.tiles(), x.rows, &|scratch, tiles, rows| {
             let Scratch { panels, columns, largest, .. } = scratch;
-            columns.resize(2 * rows.len(), [0.0; ROWS]);
-            let (first, second) = columns.split_at_mut(rows.len());
             let (exact, largest) = (vec![0.0; rows.len()], &mut largest[rows.clone()]);
             let mut found = Vec::with_capacity(rows.len());
-            let mut look = |columns: &[Column], tile| {
+            part.each_tile(isa, tiles, (x, &rows), (panels, columns), |tile, columns| {
                 reaching(isa, columns, &[0.0; ROWS], &exact, largest, &mut found);
                 for i in found.drain(..) {
                     largest[i].take_column(&columns[i], tile, asked[rows.start + i].bits(tile, part.rows));
                 }
-            };
-            let mut tile = tiles.start;
-            while tile + 1 < tiles.end {
-                two(isa, [(part, tile), (part, tile + 1)], [x; 2], &rows, panels, [&mut *first, &mut *second]);
-                look(first, tile);
-                look(second, tile + 1);
-                tile += 2;
-            }
-            if tile < tiles.end {
-                part.tile((isa, tile), x, rows.clone(), panels, first);
-                look(first, tile);
-            }
+            });
         });
     }
 

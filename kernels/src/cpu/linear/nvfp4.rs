@@ -62,6 +62,7 @@ impl Nvfp4Tiles {
         let (cells, blocks, order) = (cells_of(cols), cols / HALF, Order::of(packer.isa));
         let tiles = rows.div_ceil(ROWS);
         let (unit, spread) = (scales::Unit::of(block_scales), Spread::of(order));
+        let scale_codes: [u8; 256] = std::array::from_fn(|code| unit.code(code as u8));
         let mut packed = packer.arena.zeros(tiles * cells * CELL_LINES * 64);
         let mut scales = packer.arena.zeros(tiles * cells * size_of::<Scales>());
         let all_scales = Split::new(scales.elements_mut::<Scales>());
@@ -75,7 +76,7 @@ impl Nvfp4Tiles {
                     spread.row(cell, r, lines);
                 }
                 for (b, &code) in block_scales[row * blocks..][..blocks].iter().enumerate() {
-                    scales[b / 2][2 * r + b % 2] = unit.code(code);
+                    scales[b / 2][2 * r + b % 2] = scale_codes[usize::from(code)];
                 }
             }
         });

@@ -90,16 +90,16 @@ pub(crate) struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    /// Splits `tiles` row tiles over the threads and calls `job(scratch, tiles, rows)` by blocks of tokens.
+    /// Splits `tiles` row tiles over the threads, in pairs, and calls `job(scratch, tiles, rows)` by blocks of tokens.
     pub(super) fn split(&mut self, tiles: usize, rows: usize, job: Job<'_>) {
-        let chunks = tiles.min(self.threads.count() * CHUNKS_A_THREAD);
+        let pairs = tiles.div_ceil(2);
+        let chunks = pairs.min(self.threads.count() * CHUNKS_A_THREAD);
         let scratch = Split::new(self.scratch);
         self.threads.run(chunks, &|worker, chunk| {
             // SAFETY: each worker has its own scratch and runs one chunk at a time.
             let scratch = unsafe { &mut scratch.part(worker, 1)[0] };
-            // Tiles are multiplied in pairs.
-            let edge = |chunk: usize| if chunk < chunks { (tiles * chunk / chunks).next_multiple_of(2) } else { tiles };
-            let share = edge(chunk)..edge(chunk + 1);
+            let share = pairs * chunk / chunks..pairs * (chunk + 1) / chunks;
+            let share = 2 * share.start..tiles.min(2 * share.end);
             for first in (0..rows).step_by(TOKEN_BLOCK) {
                 job(scratch, share.clone(), first..rows.min(first + TOKEN_BLOCK));
             }
@@ -114,27 +114,20 @@ impl Loop<'_> {
         self.split(tiles, x.rows, &|scratch, share, rows| {
             let (mut tile_base, mut row_base) = (0, 0);
             let Scratch { panels, columns, .. } = scratch;
-            columns.resize(2 * rows.len(), [0.0; ROWS]);
-            let (first, second) = columns.split_at_mut(rows.len());
             for part in &w.parts {
                 let x = part.input(x, &rounded);
                 let from = share.start.clamp(tile_base, tile_base + part.tiles());
                 let to = share.end.clamp(tile_base, tile_base + part.tiles());
-                let place = |tile| {
-                    let width = ROWS.min(part.rows - tile * ROWS);
-                    Place { row: rows.start, at: row_base + tile * ROWS, width }
-                };
-                let (mut tiles, end) = (from - tile_base, to - tile_base);
-                while tiles + 1 < end {
-                    two(isa, [(part, tiles), (part, tiles + 1)], [x; 2], &rows, panels, [&mut *first, &mut *second]);
-                    put(place(tiles), first);
-                    put(place(tiles + 1), second);
-                    tiles += 2;
-                }
-                if tiles < end {
-                    part.tile((isa, tiles), x, rows.clone(), panels, first);
-                    put(place(tiles), first);
-                }
+                part.each_tile(
+                    isa,
+                    from - tile_base..to - tile_base,
+                    (x, &rows),
+                    (panels, columns),
+                    |tile, columns| {
+                        let width = ROWS.min(part.rows - tile * ROWS);
+                        put(Place { row: rows.start, at: row_base + tile * ROWS, width }, columns);
+                    },
+                );
                 tile_base += part.tiles();
                 row_base += part.rows;
             }
@@ -147,32 +140,26 @@ impl Loop<'_> {
         let [gate, up] = &w.parts[..] else { panic!("a gated linear has two matrices") };
         let rounded = rounded(w, x);
         let (for_gate, for_up) = (gate.input(x, &rounded), up.input(x, &rounded));
-        self.split(gate.tiles().div_ceil(2), x.rows, &|scratch, share, rows| {
+        self.split(gate.tiles(), x.rows, &|scratch, share, rows| {
             let Scratch { panels, columns, gate: gates, pairs, .. } = scratch;
             columns.resize(rows.len(), [0.0; ROWS]);
             gates.resize(rows.len(), [0.0; ROWS]);
             pairs.resize(rows.len(), [0.0; 2 * ROWS]);
-            for pair in share {
-                for tile in 2 * pair..gate.tiles().min(2 * pair + 2) {
-                    two(
-                        isa,
-                        [(gate, tile), (up, tile)],
-                        [for_gate, for_up],
-                        &rows,
-                        panels,
-                        [&mut *gates, &mut *columns],
-                    );
-                    combine(isa, gates, columns, limit, tile % 2, pairs);
+            for tile in share.clone() {
+                let both = [(gate, tile), (up, tile)];
+                two(isa, both, [for_gate, for_up], &rows, panels, [&mut *gates, &mut *columns]);
+                combine(isa, gates, columns, limit, tile % 2, pairs);
+                if tile % 2 == 1 || tile + 1 == share.end {
+                    let at = tile / 2 * 2 * ROWS;
+                    put(Place { row: rows.start, at, width: (2 * ROWS).min(gate.rows - at) }, pairs);
                 }
-                let at = pair * 2 * ROWS;
-                put(Place { row: rows.start, at, width: (2 * ROWS).min(gate.rows - at) }, pairs);
             }
         });
     }
 }
 
 /// Multiplies two tiles, of one part or of two that are as wide, with rows `range`, whose start is a multiple of a token tile.
-pub(super) fn two(
+fn two(
     isa: Isa,
     [(a, i), (b, j)]: [(&Part, usize); 2],
     [for_a, for_b]: [Input<'_>; 2],
@@ -224,8 +211,32 @@ impl Part {
         }
     }
 
+    /// Multiplies tiles, in pairs, with some rows of `x`, as [`Self::tile`] does; each one's results go to `take(tile, results)`.
+    pub(super) fn each_tile(
+        &self,
+        isa: Isa,
+        tiles: Range<usize>,
+        (x, range): (Input<'_>, &Range<usize>),
+        (panels, columns): (&mut Panels, &mut Vec<Column>),
+        mut take: impl FnMut(usize, &[Column]),
+    ) {
+        columns.resize(2 * range.len(), [0.0; ROWS]);
+        let (first, second) = columns.split_at_mut(range.len());
+        let mut tile = tiles.start;
+        while tile + 1 < tiles.end {
+            two(isa, [(self, tile), (self, tile + 1)], [x; 2], range, panels, [&mut *first, &mut *second]);
+            take(tile, first);
+            take(tile + 1, second);
+            tile += 2;
+        }
+        if tile < tiles.end {
+            self.tile((isa, tile), x, range.clone(), panels, first);
+            take(tile, first);
+        }
+    }
+
     /// Multiplies one tile with rows `range`, whose start is a multiple of a token tile.
-    pub(super) fn tile(
+    fn tile(
         &self,
         (isa, tile): (Isa, usize),
         x: Input<'_>,
