@@ -189,7 +189,15 @@ mod tests {
         for order in [Order::Quads, Order::Halves] {
             let cell = quantize(&x, order);
             assert_eq!(cell.q, std::array::from_fn(|place| q[order.column(place)]));
-            assert_eq!((cell.back, cell.scale), (order.back(sums), 1.0));
+            let back = match order {
+                Order::Quads => sums.map(|s| -12 * i32::from(s)),
+                // Two 16-bit numbers each, the first half's in the lower bits.
+                Order::Halves => [-12, -32].map(|by| {
+                    let [a, b] = sums.map(|s| by * i32::from(s));
+                    a & 0xffff | b << 16
+                }),
+            };
+            assert_eq!((cell.back, cell.scale), (back, 1.0));
             assert_eq!(cell.minus_128, -128 * i32::from(sums[0] + sums[1]));
             assert_eq!(quantize(&[0.0; CELL], order), Cell::default());
         }

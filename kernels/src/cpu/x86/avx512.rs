@@ -3,7 +3,7 @@
 //! A lane of 32 bits belongs to a row and a half of the cell, so that one broadcast of eight bytes brings a token's numbers for eight
 //! rows. Both registers of sums fit in 16 bits: packed, they meet their scales in one instruction, which leaves rows in order.
 //!
-//! Processors load one such register a cycle and multiply two (measured on Ice Lake), so a broadcast serves two tiles where it can.
+//! Ice Lake loads one such register a cycle and multiplies two (measured), so a broadcast serves two tiles where it can.
 
 use std::arch::x86_64::*;
 
